@@ -38,7 +38,9 @@ LEAST_SLOW_PAGES, MOST_SLOW_CPU, MOST_GROWTH = 1.3, 1.0, 4.5
 MOST_FETCHES = 1.0
 
 CONCURRENCY = 64
-SCRAPYS_QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"}
+SCRAPYS_QUEUE = {
+    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
+}
 WITH_THEIRS = "scrapy-rep, Scrapy's queue"
 FEWER_ITEMS = {"CONCURRENT_ITEMS": 10}
 """As docs/running.md has it."""
@@ -57,11 +59,19 @@ class Scale(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
     parser.add_argument("--hosts", metavar="N", type=int, default=3000)
-    parser.add_argument("--slow", metavar="N", type=int, default=8000, help="with slow robots.txt")
-    parser.add_argument("--processes", metavar="N", type=int, default=4, help="at most so many")
-    parser.add_argument("--turns", metavar="ROUNDS", type=int, help="only CPU, compared closely")
+    parser.add_argument(
+        "--slow", metavar="N", type=int, default=8000, help="with slow robots.txt"
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=int, default=4, help="at most so many"
+    )
+    parser.add_argument(
+        "--turns", metavar="ROUNDS", type=int, help="only CPU, compared closely"
+    )
     options = parser.parse_args()
     if options.turns:
         print(in_turns(options.slow, options.turns))
@@ -78,7 +88,11 @@ def main() -> None:
     with storages() as kinds:
         goals = [*mixed(scale, list(kinds)), *slow(scale)]
     print("\nGoals")
-    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
+    print(
+        "  told by the full run: this one was small"
+        if options.quick
+        else "\n".join(goals)
+    )
 
 
 def measured(
@@ -93,12 +107,16 @@ def measured(
     say(name)
     settings = {"CONCURRENT_REQUESTS": CONCURRENCY, **(more or {})}
     one = crawls(web, middleware, where or Place(MEMORY), processes, CAP, settings)
-    arrived = f"{one.pages:,}" + ("" if one.pages == one.wanted else f" of {one.wanted:,}")
+    arrived = f"{one.pages:,}" + (
+        "" if one.pages == one.wanted else f" of {one.wanted:,}"
+    )
     rate, cpu = one.pages / one.seconds, one.cpu / one.pages * 1000
     peak, fetches = f"{one.peak / 1e6:.0f} MB", f"{one.fetches:.2f}"
     seconds = f"{one.seconds:.1f} s"
     print(
-        ROW.format(name, arrived, seconds, f"{rate:.0f}", f"{cpu:.2f} ms", peak, fetches),
+        ROW.format(
+            name, arrived, seconds, f"{rate:.0f}", f"{cpu:.2f} ms", peak, fetches
+        ),
         flush=True,
     )
     return one
@@ -132,7 +150,9 @@ def mixed(scale: Scale, kinds: list[str]) -> Iterator[str]:
             with storage(kind) as where:
                 fleet = measured(name, web, OURS, where, processes=processes)
             if kind != MEMORY:  # which each process has for itself
-                yield at_most(f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES)
+                yield at_most(
+                    f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES
+                )
     print()
 
 
@@ -163,9 +183,17 @@ def slow(scale: Scale) -> Iterator[str]:
     theirs = found["Scrapy's own", scale.slow]
     for name in ("scrapy-rep", "scrapy-rep, CONCURRENT_ITEMS = 10", WITH_THEIRS):
         ours, fewer = found[name, scale.slow], found[name, scale.slow // 4]
-        yield at_least(f"{name}, pages a second", theirs.seconds / ours.seconds, LEAST_SLOW_PAGES)
-        yield at_most(f"{name}, CPU of a page", per_page(ours) / per_page(theirs), MOST_SLOW_CPU)
-        yield at_most(f"{name}, CPU of four times as many hosts", ours.cpu / fewer.cpu, MOST_GROWTH)
+        yield at_least(
+            f"{name}, pages a second", theirs.seconds / ours.seconds, LEAST_SLOW_PAGES
+        )
+        yield at_most(
+            f"{name}, CPU of a page", per_page(ours) / per_page(theirs), MOST_SLOW_CPU
+        )
+        yield at_most(
+            f"{name}, CPU of four times as many hosts",
+            ours.cpu / fewer.cpu,
+            MOST_GROWTH,
+        )
 
 
 def in_turns(hosts: int, rounds: int) -> str:

@@ -60,7 +60,9 @@ class Web(NamedTuple):
         """All pages, in no order. *closed*: a port that nobody listens on."""
         urls = []
         for number in range(self.hosts):
-            host = f"127.{40 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
+            host = (
+                f"127.{40 + number // 62500}.{number // 250 % 250}.{number % 250 + 1}"
+            )
             at = port if self.listens(number) else closed
             pages = 1 if self.answer else 1 + number // 7 % 3
             urls += [f"http://{host}:{at}/page/{page}" for page in range(pages)]
@@ -191,7 +193,11 @@ def settings(middleware: str, place: Place, more: dict[str, Any]) -> dict[str, A
 
 
 def crawl(
-    middleware: str, place: Place, more: dict[str, Any], task: dict[str, Any], pipe: Connection
+    middleware: str,
+    place: Place,
+    more: dict[str, Any],
+    task: dict[str, Any],
+    pipe: Connection,
 ) -> None:
     """Crawl in this process, when told to. Sends what :class:`BroadSpider` tells."""
     process = CrawlerProcess(settings(middleware, place, more))
@@ -214,22 +220,35 @@ class Unasked:
 
 
 def crawl_at_once(
-    middleware: str, place: Place, more: dict[str, Any], task: dict[str, Any], pipe: Connection
+    middleware: str,
+    place: Place,
+    more: dict[str, Any],
+    task: dict[str, Any],
+    pipe: Connection,
 ) -> None:
     crawl(middleware, place, more, task, Unasked(pipe))  # type: ignore[arg-type]
 
 
 def crawls(
-    web: Web, middleware: str, place: Place, processes: int, cap: float, more: dict[str, Any]
+    web: Web,
+    middleware: str,
+    place: Place,
+    processes: int,
+    cap: float,
+    more: dict[str, Any],
 ) -> Crawl:
     """Have so many processes crawl the sites at once, each all of them."""
     with ExitStack() as stack:
         server = stack.enter_context(child(serve, web))
         urls = web.pages(*server.recv())
-        living = [url for url in urls if web.alive(number_of(url.split("/")[2].split(":")[0]))]
+        living = [
+            url for url in urls if web.alive(number_of(url.split("/")[2].split(":")[0]))
+        ]
         task = {"urls": urls, "wanted": len(living), "cap": cap}
         pipes = [
-            stack.enter_context(child(crawl, middleware, place, more, {**task, "number": number}))
+            stack.enter_context(
+                child(crawl, middleware, place, more, {**task, "number": number})
+            )
             for number in range(processes)
         ]
         for pipe in pipes:

@@ -79,13 +79,26 @@ class Scale(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
-    parser.add_argument("--origins", metavar="N", type=int, default=100_000, help="for the memory")
-    parser.add_argument("--most", metavar="N", type=int, default=1_000_000, help="of the growth")
-    parser.add_argument("--corpus", metavar="FILE", help="real files; see README.md for its form")
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
+    parser.add_argument(
+        "--origins", metavar="N", type=int, default=100_000, help="for the memory"
+    )
+    parser.add_argument(
+        "--most", metavar="N", type=int, default=1_000_000, help="of the growth"
+    )
+    parser.add_argument(
+        "--corpus", metavar="FILE", help="real files; see README.md for its form"
+    )
     options = parser.parse_args()
     scale = Scale(
-        options.origins, min(options.origins, SAMPLE), steps(options.most), 20_000, 20_000, 100
+        options.origins,
+        min(options.origins, SAMPLE),
+        steps(options.most),
+        20_000,
+        20_000,
+        100,
     )
     if options.quick:
         scale = Scale(5000, 2000, [10_000, 20_000, 30_000], 2000, 6000, 20)
@@ -106,12 +119,18 @@ def main() -> None:
             *loop(scale, options.corpus, places),
         ]
     print("\nGoals")
-    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
+    print(
+        "  told by the full run: this one was small"
+        if options.quick
+        else "\n".join(goals)
+    )
 
 
 def steps(most: int) -> list[int]:
     return [
-        step for step in (DEFAULT_MAX_ORIGINS, *range(100_000, most + 1, 100_000)) if step <= most
+        step
+        for step in (DEFAULT_MAX_ORIGINS, *range(100_000, most + 1, 100_000))
+        if step <= most
     ]
 
 
@@ -180,7 +199,10 @@ def memory(scale: Scale, corpus: str | None) -> list[str]:
             "1 to 13",
         ),
         verdict(
-            own <= MOST_BYTES, "memory of an origin", f"{own:,.0f} bytes", f"{MOST_BYTES:,} bytes"
+            own <= MOST_BYTES,
+            "memory of an origin",
+            f"{own:,.0f} bytes",
+            f"{MOST_BYTES:,} bytes",
         ),
     ]
 
@@ -190,13 +212,17 @@ def grow(scale: Scale, corpus: str | None, kinds: list[str]) -> list[str]:
     most = DEFAULT_MAX_ORIGINS
     print(f"Growth of a process, in MB, with REP_CACHE_MAX_ORIGINS = {most:,}")
     print(
-        f"  {'origins':>10}" + "".join(f"{kind:>10}" for kind in kinds) + f"{'(Redis itself)':>18}"
+        f"  {'origins':>10}"
+        + "".join(f"{kind:>10}" for kind in kinds)
+        + f"{'(Redis itself)':>18}"
     )
     found: dict[str, list[int]] = {kind: [] for kind in kinds}
     with ExitStack() as stack:
         # Side by side: it is not time that is measured.
         pipes = {
-            kind: stack.enter_context(child(growth, corpus, scale.steps, place(kind), most))
+            kind: stack.enter_context(
+                child(growth, corpus, scale.steps, place(kind), most)
+            )
             for kind in kinds
         }
         for step in scale.steps:
@@ -231,7 +257,10 @@ def layers(scale: Scale, corpus: str | None, kinds: list[str]) -> list[str]:
             print(f"  {'parsed':34}{rates.parsed:12,.0f}")
             print(f"  {'compressed, in memory':34}{rates.packed:12,.0f}")
         print(f"  {kind + ' alone':34}{rates.storage:12,.0f}")
-        print(f"  {kind + ' from a crawl, thread and all':34}{rates.crawl:12,.0f}", flush=True)
+        print(
+            f"  {kind + ' from a crawl, thread and all':34}{rates.crawl:12,.0f}",
+            flush=True,
+        )
     print()
     return []
 
@@ -261,7 +290,9 @@ def met(scale: Scale, kinds: list[str]) -> list[str]:
 
 def fleets(scale: Scale, kinds: list[str]) -> list[str]:
     """How often robots.txt is fetched. Returns what came of the goals."""
-    print(f"Several crawls of the same {scale.sites} sites at once: fetches of each robots.txt")
+    print(
+        f"Several crawls of the same {scale.sites} sites at once: fetches of each robots.txt"
+    )
     print(f"  {'processes':>10}" + "".join(f"{kind:>10}" for kind in (MEMORY, *kinds)))
     worst = dict.fromkeys(kinds, 0.0)
     for processes in PROCESSES:
@@ -276,7 +307,10 @@ def fleets(scale: Scale, kinds: list[str]) -> list[str]:
     print()
     return [
         verdict(
-            found <= MOST_FETCHES, f"{kind}, fetches of each robots.txt", f"{found:.2f}", "1.00"
+            found <= MOST_FETCHES,
+            f"{kind}, fetches of each robots.txt",
+            f"{found:.2f}",
+            "1.00",
         )
         for kind, found in worst.items()
     ]
@@ -308,7 +342,10 @@ def loop(scale: Scale, corpus: str | None, kinds: list[str]) -> list[str]:
         what = f"{kind}, longest block of the event loop"
         goals.append(
             verdict(
-                block <= MOST_BLOCK, what, f"{block * 1000:.0f} ms", f"{MOST_BLOCK * 1000:.0f} ms"
+                block <= MOST_BLOCK,
+                what,
+                f"{block * 1000:.0f} ms",
+                f"{MOST_BLOCK * 1000:.0f} ms",
             )
         )
     return goals

@@ -107,7 +107,9 @@ def fill(corpus: str | None, place: Place, count: int, pipe: Connection) -> None
     run_inside(place.settings(), partial(_fill, files_of(corpus), count, pipe))
 
 
-async def _fill(files: list[bytes], count: int, pipe: Connection, middleware: Any) -> None:
+async def _fill(
+    files: list[bytes], count: int, pipe: Connection, middleware: Any
+) -> None:
     cache = middleware.origins.cache
     cache._fetcher = Fetcher(files)
     idle, busy = Watch(), Watch()
@@ -149,13 +151,16 @@ def crawl_together(place: Place, processes: int, sites: int) -> Fleet:
         server = stack.enter_context(child(serve, sites))
         urls = server.recv()
         crawlers = [
-            stack.enter_context(child(crawl, urls, place, number)) for number in range(processes)
+            stack.enter_context(child(crawl, urls, place, number))
+            for number in range(processes)
         ]
         for crawler in crawlers:
             crawler.recv()  # it is ready
         for crawler in crawlers:
             crawler.send("go")
-        pages, blocks, computing = zip(*(crawler.recv() for crawler in crawlers), strict=True)
+        pages, blocks, computing = zip(
+            *(crawler.recv() for crawler in crawlers), strict=True
+        )
         server.send("count")
         return Fleet(server.recv() / sites, sum(pages), max(blocks), max(computing))
 
@@ -182,7 +187,10 @@ async def _serve(sites: int, pipe: Connection) -> None:
 
 
 async def _talk(
-    robots: bytes, asked: list[str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    robots: bytes,
+    asked: list[str],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
 ) -> None:
     try:
         while True:
@@ -216,7 +224,9 @@ class PagesSpider(scrapy.Spider):
             for url in urls:
                 yield scrapy.Request(url)
             # As long as the crawl goes on.
-            while self.crawler.stats.get_value("robotstxt/forbidden", 0) + self.pages < len(urls):
+            while self.crawler.stats.get_value(
+                "robotstxt/forbidden", 0
+            ) + self.pages < len(urls):
                 await asyncio.sleep(0.01)
 
     def parse(self, response: Any) -> None:

@@ -43,7 +43,10 @@ class Place(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """Those of a crawl."""
         name = {MEMORY: "Memory", SQLITE: "Sqlite", REDIS: "Redis"}[self.kind]
-        where = {SQLITE: {"REP_CACHE_PATH": self.path}, REDIS: {"REP_CACHE_REDIS_URL": self.url}}
+        where = {
+            SQLITE: {"REP_CACHE_PATH": self.path},
+            REDIS: {"REP_CACHE_REDIS_URL": self.url},
+        }
         return {
             "REP_CACHE_STORAGE": f"scrapy_rep.storages.{name}Storage",
             **where.get(self.kind, {}),
@@ -114,7 +117,9 @@ def builtin(corpus: str | None, count: int, pipe: Connection) -> None:
     from scrapy.robotstxt import ProtegoRobotParser
 
     files = files_of(corpus)
-    keep = {url_of(-1): ProtegoRobotParser(body_of(files, -1), None)}  # what is loaded once
+    keep = {
+        url_of(-1): ProtegoRobotParser(body_of(files, -1), None)
+    }  # what is loaded once
     before = resident_bytes()
     for number in range(count):
         keep[url_of(number)] = ProtegoRobotParser(body_of(files, number), None)
@@ -138,7 +143,9 @@ def put(known: OriginTable, number: int, packed: bytes, sha256: str) -> Entry:
     return entry
 
 
-def growth(corpus: str | None, steps: list[int], place: Place, most: int, pipe: Connection) -> None:
+def growth(
+    corpus: str | None, steps: list[int], place: Place, most: int, pipe: Connection
+) -> None:
     """Meet ever more origins. Sends, at each of the *steps*, by how many bytes the process has
     grown, and what Redis takes."""
     # The hash says that all are different; else each file is compressed only once, to save time.
@@ -178,7 +185,9 @@ def look_up(corpus: str | None, place: Place, count: int, pipe: Connection) -> N
     """Sends :class:`Rates`."""
     from inside import run_inside
 
-    run_inside(place.settings(), partial(_look_up, files_of(corpus), place, count, pipe))
+    run_inside(
+        place.settings(), partial(_look_up, files_of(corpus), place, count, pipe)
+    )
 
 
 async def _look_up(
@@ -247,16 +256,22 @@ def relay(url: str, seconds: float, pipe: Connection) -> None:
     port = int(url.rpartition(":")[2])
 
     async def copy(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, later: Callable[..., Any]
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        later: Callable[..., Any],
     ) -> None:
         while data := await reader.read(65536):
             later(seconds / 2, writer.write, data)
         later(seconds / 2, writer.close)
 
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connect(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         later = asyncio.get_running_loop().call_later
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, far_writer, later), copy(far_reader, writer, later))
+        await asyncio.gather(
+            copy(reader, far_writer, later), copy(far_reader, writer, later)
+        )
 
     async def run() -> None:
         server = await asyncio.start_server(connect, "127.0.0.1", 0)

@@ -37,10 +37,15 @@ def sites(path: str | None = None) -> tuple[str, list[Site]]:
     made here.
     """
     beside = Path(__file__).parents[2] / "shared" / "golden"
-    corpus = Path(path or Path(os.environ.get("REP_GOLDEN") or beside) / "corpus.jsonl.gz")
+    corpus = Path(
+        path or Path(os.environ.get("REP_GOLDEN") or beside) / "corpus.jsonl.gz"
+    )
     if path or corpus.is_file():
         return "real files (the golden corpus)", list(read(corpus))
-    return "files made up for the benchmark, NOT real ones (REP_GOLDEN is not set)", list(make())
+    return (
+        "files made up for the benchmark, NOT real ones (REP_GOLDEN is not set)",
+        list(make()),
+    )
 
 
 def read(path: Path) -> Iterator[Site]:

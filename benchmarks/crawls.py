@@ -48,7 +48,9 @@ class Scale(NamedTuple):
     """So many requests to hold are made at a time; the first batch only warms up."""
 
 
-def run(function: Callable[..., None], silent: int, scale: Scale, *arguments: Any) -> Any:
+def run(
+    function: Callable[..., None], silent: int, scale: Scale, *arguments: Any
+) -> Any:
     """Return what :func:`crawl` or :func:`hold` sends, of which each has sites of its own."""
     with child(serve, silent) as server:
         sites = server.recv()
@@ -98,13 +100,18 @@ async def _serve(silent: int, pipe: Connection) -> None:
     await asyncio.Event().wait()
 
 
-async def _talk(silent: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _talk(
+    silent: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             if not head.startswith(b"GET /robots.txt "):
                 await asyncio.sleep(PAGE_SECONDS)
-                kind, body = "text/html", b"<title>A page</title>" + b"<p>Its text." * 80
+                kind, body = (
+                    "text/html",
+                    b"<title>A page</title>" + b"<p>Its text." * 80,
+                )
             elif silent:
                 await reader.read()  # until the crawler hangs up
                 break
@@ -142,7 +149,11 @@ class PagesSpider(scrapy.Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         sites = [*self.silent, *self.healthy]
-        urls = [f"{site}page/{number}" for site in sites for number in range(self.scale.pages)]
+        urls = [
+            f"{site}page/{number}"
+            for site in sites
+            for number in range(self.scale.pages)
+        ]
         random.Random(1).shuffle(urls)
         self.wanted = self.scale.pages * len(self.healthy)
         self.times = [time.perf_counter()]
@@ -184,11 +195,18 @@ def settings(middleware: str, scale: Scale, **more: Any) -> dict[str, Any]:
 
 
 def crawl(
-    sites: list[str], silent: int, scale: Scale, middleware: str, queue: str, pipe: Connection
+    sites: list[str],
+    silent: int,
+    scale: Scale,
+    middleware: str,
+    queue: str,
+    pipe: Connection,
 ) -> None:
     """Crawl in this process. Sends a :class:`Crawl`."""
     priority_queue = f"scrapy.pqueues.{queue}"
-    process = CrawlerProcess(settings(middleware, scale, SCHEDULER_PRIORITY_QUEUE=priority_queue))
+    process = CrawlerProcess(
+        settings(middleware, scale, SCHEDULER_PRIORITY_QUEUE=priority_queue)
+    )
     groups = {"silent": tuple(sites[:silent]), "healthy": tuple(sites[silent:])}
     process.crawl(PagesSpider, **groups, scale=scale, pipe=pipe)
     process.start()
@@ -248,8 +266,14 @@ def hold(
     sites: list[str], silent: int, scale: Scale, directory: str | None, pipe: Connection
 ) -> None:
     """Hold requests in this process. Sends how many bytes each of them takes."""
-    most = 2 * (scale.batch + scale.held)  # the last places are kept for further origins
-    more = {"JOBDIR": directory, "REP_HOLD_MAX_REQUESTS": most, "REP_HOLD_MAX_WAIT": 3600}
+    most = 2 * (
+        scale.batch + scale.held
+    )  # the last places are kept for further origins
+    more = {
+        "JOBDIR": directory,
+        "REP_HOLD_MAX_REQUESTS": most,
+        "REP_HOLD_MAX_WAIT": 3600,
+    }
     process = CrawlerProcess(settings(OURS, scale, **more))
     process.crawl(HoldingSpider, sites=sites[:silent], scale=scale, pipe=pipe)
     process.start()

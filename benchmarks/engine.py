@@ -93,14 +93,21 @@ def robots_files() -> tuple[str, list[bytes]]:
     what, files = sites()
     page = page_url(0, 0)
     bodies = sorted(
-        {file.body for file in files if RobotsTxt.parse(file.body).allowed(page, TOKEN)}, key=len
+        {
+            file.body
+            for file in files
+            if RobotsTxt.parse(file.body).allowed(page, TOKEN)
+        },
+        key=len,
     )
     step = len(bodies) / ORIGINS
     return what, [bodies[int(number * step)] for number in range(ORIGINS)]
 
 
 def page_url(origin: int, number: int) -> str:
-    return f"http://site{origin}.example/catalogue/{number % 50}/article-{number:06}.html"
+    return (
+        f"http://site{origin}.example/catalogue/{number % 50}/article-{number:06}.html"
+    )
 
 
 class FromMemory(BaseDownloadHandler):
@@ -164,7 +171,11 @@ class PagesSpider(scrapy.Spider):
 
 
 def crawl(
-    middleware: str, pages: int, links: bool, files: list[bytes], pipe: Connection | Nobody
+    middleware: str,
+    pages: int,
+    links: bool,
+    files: list[bytes],
+    pipe: Connection | Nobody,
 ) -> None:
     """Crawl in this process. Sends a :class:`Crawl`.
 
@@ -180,8 +191,14 @@ def crawl(
         {
             "USER_AGENT": f"{TOKEN}/1.0",
             "ROBOTSTXT_OBEY": middleware in (OURS, WITH_THEIRS, BUILT_IN),
-            "ADDONS": {"scrapy_rep.Addon": 300} if middleware in (OURS, WITH_THEIRS) else {},
-            **({"SCHEDULER_PRIORITY_QUEUE": SCRAPYS_QUEUE} if middleware == WITH_THEIRS else {}),
+            "ADDONS": {"scrapy_rep.Addon": 300}
+            if middleware in (OURS, WITH_THEIRS)
+            else {},
+            **(
+                {"SCHEDULER_PRIORITY_QUEUE": SCRAPYS_QUEUE}
+                if middleware == WITH_THEIRS
+                else {}
+            ),
             "DOWNLOADER_MIDDLEWARES": middlewares,
             "DOWNLOAD_HANDLERS": {"http": FromMemory},
             "CONCURRENT_REQUESTS": 16,
@@ -193,7 +210,9 @@ def crawl(
     process.start()
 
 
-def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes]) -> str:
+def measure(
+    rounds: int, pages: int, links: bool, least: bool, files: list[bytes]
+) -> str:
     crawls = [NONE, OURS, BUILT_IN, *[FETCHING, LEAST, WITH_THEIRS] * least]
     cpu: dict[str, list[float]] = {who: [] for who in crawls}
     working: dict[str, list[float]] = {who: [] for who in crawls}
@@ -212,14 +231,23 @@ def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes
         is_goal = not links and pages >= PAGES
         goals = GOALS[who] if is_goal else (None, None)
         for what, found in (("CPU", cpu), ("  garbage collector left out", working)):
-            figures = [f"{statistics.median(found[one]) * 1e6:,.0f} us/page" for one in (OURS, who)]
+            figures = [
+                f"{statistics.median(found[one]) * 1e6:,.0f} us/page"
+                for one in (OURS, who)
+            ]
             goal = goals[0] if found is cpu else None
             ratio = median_ratio(found[OURS], found[who])
             rows.append(Row(what, name, *figures, ratio, goal, at_most=True))
-        figures = [f"{statistics.median(rate[one]):,.0f} pages/s" for one in (OURS, who)]
+        figures = [
+            f"{statistics.median(rate[one]):,.0f} pages/s" for one in (OURS, who)
+        ]
         ratio = median_ratio(rate[OURS], rate[who])
         rows.append(Row("pages a second", name, *figures, ratio, goals[1], exact=True))
-    lines = [f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds", "", table(rows)]
+    lines = [
+        f"{ORIGINS} origins, {pages:,} requests; medians of {rounds} rounds",
+        "",
+        table(rows),
+    ]
     if least:
         told = [
             f"{who} {median_ratio(cpu[who], cpu[NONE]):.3f} "
@@ -227,7 +255,10 @@ def measure(rounds: int, pages: int, links: bool, least: bool, files: list[bytes
             for who in (FETCHING, LEAST, OURS, WITH_THEIRS, BUILT_IN)
         ]
         lines += ["", "CPU (collector left out) to no middleware:", *told]
-        ratios = [f"{who} {median_ratio(cpu[who], cpu[LEAST]):.3f}" for who in (OURS, WITH_THEIRS)]
+        ratios = [
+            f"{who} {median_ratio(cpu[who], cpu[LEAST]):.3f}"
+            for who in (OURS, WITH_THEIRS)
+        ]
         lines += [f"CPU to the least (goal: {MOST_OF_LEAST}): {'; '.join(ratios)}"]
     return "\n".join(lines)
 
@@ -241,7 +272,10 @@ class Nobody:
 
 # A first-level cache as the machine has it, and a second of 512 KB.
 VALGRIND = ["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--LL=524288,8,64"]
-COUNTED = {"instructions": r"I +refs: +([0-9,]+)", "cache misses": r"LL misses: +([0-9,]+)"}
+COUNTED = {
+    "instructions": r"I +refs: +([0-9,]+)",
+    "cache misses": r"LL misses: +([0-9,]+)",
+}
 
 
 def counts_of(middleware: str, pages: int, links: bool) -> list[int]:
@@ -249,7 +283,9 @@ def counts_of(middleware: str, pages: int, links: bool) -> list[int]:
     command = [*VALGRIND, "--cachegrind-out-file=/dev/null", sys.executable, __file__]
     command += ["--one", middleware, "--pages", str(pages), *["--links"] * links]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    )
     found = [re.search(pattern, done.stderr) for pattern in COUNTED.values()]
     return [int(match[1].replace(",", "")) for match in found if match is not None]
 
@@ -275,11 +311,19 @@ def count_instructions(links: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=7)
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, choices=range(1, 100), default=7
+    )
     parser.add_argument("--pages", metavar="N", type=int, default=PAGES)
-    parser.add_argument("--links", action="store_true", help="each page names the next one")
-    parser.add_argument("--least", action="store_true", help="also what can't be done without")
-    parser.add_argument("--instructions", action="store_true", help="count these, not seconds")
+    parser.add_argument(
+        "--links", action="store_true", help="each page names the next one"
+    )
+    parser.add_argument(
+        "--least", action="store_true", help="also what can't be done without"
+    )
+    parser.add_argument(
+        "--instructions", action="store_true", help="count these, not seconds"
+    )
     parser.add_argument("--one", choices=(NONE, OURS, BUILT_IN), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

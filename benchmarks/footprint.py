@@ -47,7 +47,9 @@ def ours(file: Site) -> object:
     """All that the middleware keeps of an origin: its entry with the body, compressed, too."""
     origin = Origin.from_url(file.urls[0])
     packed, sha256 = pack_body(file.body)
-    entry = Entry(str(origin), outcome=Outcome.RULES, status=200, packed=packed, sha256=sha256)
+    entry = Entry(
+        str(origin), outcome=Outcome.RULES, status=200, packed=packed, sha256=sha256
+    )
     known = OriginState(entry, origin)
     assert known.robots is not None
     known.robots.allowed(file.urls[0], AGENT)
@@ -90,7 +92,11 @@ def python(code: str, compiled: str) -> str:
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": compiled}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.strip()
 
@@ -121,7 +127,9 @@ def start_up(rounds: int) -> str:
             code = f"{before}, time; t = time.process_time(); {statement}"
             code += "; print(time.process_time() - t)"
             python(code, compiled)
-            seconds = statistics.median(float(python(code, compiled)) for _ in range(rounds))
+            seconds = statistics.median(
+                float(python(code, compiled)) for _ in range(rounds)
+            )
             text = f"  {statement:45}{seconds * 1000:6.1f} ms"
             if goal is not None:
                 text += f"  <= {goal * 1000:.0f} ms {'met' if seconds <= goal else 'MISSED'}"
@@ -134,7 +142,9 @@ def start_up(rounds: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=9)
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, choices=range(1, 100), default=9
+    )
     options = parser.parse_args()
     print(memory())
     print()

@@ -49,9 +49,7 @@ if TYPE_CHECKING:
 LONG, LIMIT, SPIDER = "long road", "limit", "spider"
 CRAWLS = (BUILT_IN, OURS, LONG, LIMIT, SPIDER)
 SITE = "http://shop.example"
-ROBOTS = (
-    b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\nDisallow: /*&sort=\n"
-)
+ROBOTS = b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\nDisallow: /*&sort=\n"
 FORBIDDEN = ("/login?next=/article-", "/search?q=article-", "/list?sort=price&page=")
 # Links to pages that each page has.
 ALLOWED = 20
@@ -198,7 +196,11 @@ class PlainSpider(scrapy.Spider):
 class RulesSpider(CrawlSpider):
     name = "rules"
     errors = 0
-    rules = (Rule(LinkExtractor(), callback="parse_page", follow=True, process_request="keep"),)
+    rules = (
+        Rule(
+            LinkExtractor(), callback="parse_page", follow=True, process_request="keep"
+        ),
+    )
 
     async def start(self) -> AsyncIterator[Any]:
         yield scrapy.Request(f"{SITE}/article-0.html")
@@ -257,9 +259,17 @@ def report(name: str, case: Case, results: dict[str, list[Crawl]]) -> str:
     lines = [name]
     for who in CRAWLS:
         some = results[who]
-        ratios = sorted(one / other for one, other in zip(cpu[who], cpu[BUILT_IN], strict=True))
-        goal = f" (goal {case.goals[who]:g})" if who in case.goals and who != LIMIT else ""
-        queued, forbidden, errbacks = some[0].queued, some[0].forbidden, some[0].errbacks
+        ratios = sorted(
+            one / other for one, other in zip(cpu[who], cpu[BUILT_IN], strict=True)
+        )
+        goal = (
+            f" (goal {case.goals[who]:g})" if who in case.goals and who != LIMIT else ""
+        )
+        queued, forbidden, errbacks = (
+            some[0].queued,
+            some[0].forbidden,
+            some[0].errbacks,
+        )
         lines.append(
             f"  {who:10}  {statistics.median(cpu[who]):6.2f} s"
             f"  {median_ratio(cpu[who], cpu[BUILT_IN]):.2f}"
@@ -269,20 +279,30 @@ def report(name: str, case: Case, results: dict[str, list[Crawl]]) -> str:
             f"  block {statistics.median(one.block for one in some) * 1000:.0f} ms"
         )
     goal = f" (goal {case.goals[LIMIT]:g})" if LIMIT in case.goals else ""
-    lines.append(f"  {OURS} to the limit: {median_ratio(cpu[OURS], cpu[LIMIT]):.2f}{goal}")
+    lines.append(
+        f"  {OURS} to the limit: {median_ratio(cpu[OURS], cpu[LIMIT]):.2f}{goal}"
+    )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=5)
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, choices=range(1, 100), default=5
+    )
     parser.add_argument("--pages", metavar="N", type=int, default=500)
-    parser.add_argument("--cases", metavar="NAME", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
+    parser.add_argument(
+        "--cases", metavar="NAME", nargs="+", choices=CASES, default=list(CASES)
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.pages = 1, 30
-    print(f"{options.pages:,} pages of one site, Scrapy {scrapy.__version__}", flush=True)
+    print(
+        f"{options.pages:,} pages of one site, Scrapy {scrapy.__version__}", flush=True
+    )
     for name in options.cases:
         results = measure(CASES[name], options.pages, options.rounds)
         print(report(name, CASES[name], results), flush=True)

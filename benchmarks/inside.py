@@ -28,14 +28,18 @@ class InsideSpider(scrapy.Spider):
     async def start(self) -> AsyncIterator[Any]:
         found = self.crawler.engine.downloader.middleware.middlewares
         try:
-            await self.measure(next(one for one in found if isinstance(one, RepMiddleware)))
+            await self.measure(
+                next(one for one in found if isinstance(one, RepMiddleware))
+            )
         except Exception:  # noqa: BLE001
             traceback.print_exc()  # Scrapy would only log it
         return
         yield
 
 
-def run_inside(settings: dict[str, Any], measure: Callable[[Any], Awaitable[None]]) -> None:
+def run_inside(
+    settings: dict[str, Any], measure: Callable[[Any], Awaitable[None]]
+) -> None:
     """Await *measure* in a crawl, with its middleware."""
     process = CrawlerProcess({**SETTINGS, **settings})
     process.crawl(InsideSpider, measure=measure)

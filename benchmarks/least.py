@@ -36,7 +36,9 @@ class Fetching:
     def from_crawler(cls, crawler: Crawler) -> Fetching:
         return cls(crawler)
 
-    def process_request(self, request: scrapy.Request) -> Coroutine[Any, Any, None] | None:
+    def process_request(
+        self, request: scrapy.Request
+    ) -> Coroutine[Any, Any, None] | None:
         url = request.url
         site = url[: url.index("/", SCHEME)]
         if site in self.known or MARK in request.meta:
@@ -46,7 +48,9 @@ class Fetching:
     async def fetch(self, site: str) -> None:
         self.known[site] = None  # who comes meanwhile passes
         url = f"{site}/robots.txt"
-        request = scrapy.Request(url, callback=NO_CALLBACK, priority=1000, meta={MARK: True})
+        request = scrapy.Request(
+            url, callback=NO_CALLBACK, priority=1000, meta={MARK: True}
+        )
         assert self.crawler.engine is not None
         response = await self.crawler.engine.download_async(request)
         self.known[site] = self.read(response.body)
@@ -59,7 +63,9 @@ class Least(Fetching):
     """Reads it and asks its rules as well. Nothing gets old here, no status code means anything,
     all requests have the same agent, and nobody is told which line decided."""
 
-    def process_request(self, request: scrapy.Request) -> Coroutine[Any, Any, None] | None:
+    def process_request(
+        self, request: scrapy.Request
+    ) -> Coroutine[Any, Any, None] | None:
         url = request.url
         slash = url.index("/", SCHEME)
         rules: Rules | None = self.known.get(url[:slash])

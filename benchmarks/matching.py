@@ -35,7 +35,10 @@ WARM = 3
 the others have driven out of the CPU's caches since its last turn."""
 AGAIN = 20
 """How often these, and small ones, are read in a round: once would be too short to measure."""
-SMALL = (("  of under 100 bytes", 0, 100, 1.0), ("  of 100 to 300 bytes", 100, 300, 1.5))
+SMALL = (
+    ("  of under 100 bytes", 0, 100, 1.0),
+    ("  of 100 to 300 bytes", 100, 300, 1.5),
+)
 """Groups of small files: sizes in bytes, and the goal."""
 PARTS = 50
 """Into so many parts the files are cut; with each of them every parser has a turn."""
@@ -75,7 +78,9 @@ def parsers() -> Iterator[Parser]:
                 lambda robots, url, agent: robots.can_fetch(agent, url),
             )
     yield Parser(
-        "urllib.robotparser", _stdlib, lambda robots, url, agent: robots.can_fetch(agent, url)
+        "urllib.robotparser",
+        _stdlib,
+        lambda robots, url, agent: robots.can_fetch(agent, url),
     )
 
 
@@ -207,7 +212,9 @@ def measure(files: list[Site], rounds: int) -> str:
             middle = map(statistics.median, (ours, theirs))
             figures = [f"{seconds / count * 1e6:,.2f} us/{unit}" for seconds in middle]
             ratio = median_ratio(theirs, ours)
-            rows.append(Row(what, parser.name, *figures, ratio, goal if is_goal else None))
+            rows.append(
+                Row(what, parser.name, *figures, ratio, goal if is_goal else None)
+            )
 
     add("parse, ready for an agent", 4, ready, files, len(files), "file")
     for what, least, most, goal in SMALL:
@@ -218,10 +225,22 @@ def measure(files: list[Site], rounds: int) -> str:
     add("parse once, all URLs", 4, once, files, urls, "URL")
     add(f"the {len(largest)} largest files", 5, ready, again, len(again), "file")
     # The others don't know wildcards, or take minutes.
-    protego = [parser for parser in everyone if parser.name.startswith(("scrapy-rep", "Protego"))]
+    protego = [
+        parser
+        for parser in everyone
+        if parser.name.startswith(("scrapy-rep", "Protego"))
+    ]
     kinds = len(HOSTILE)
     add("hostile files, a long URL", 3, match, hostile(), kinds, "URL", protego)
-    add("  that lacks no character", None, match, hostile(tail=FULL), kinds, "URL", protego)
+    add(
+        "  that lacks no character",
+        None,
+        match,
+        hostile(tail=FULL),
+        kinds,
+        "URL",
+        protego,
+    )
     growth = seconds_in_turns(
         [[match(everyone[0], hostile(share))] for share in (0.5, 1.0)], rounds
     )
@@ -255,7 +274,9 @@ def positive(value: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--corpus", metavar="FILE", help="robots.txt files with URLs (.jsonl.gz)")
+    parser.add_argument(
+        "--corpus", metavar="FILE", help="robots.txt files with URLs (.jsonl.gz)"
+    )
     parser.add_argument("--rounds", metavar="N", type=positive, default=7)
     options = parser.parse_args()
     what, files = sites(options.corpus)

@@ -52,9 +52,7 @@ MOST_HELD = 1000
 SLOW = 0.1
 """Seconds: twice as long as a request waits before it is held."""
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
-SITEMAP = (
-    "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'><url><loc>{}</loc></url></urlset>"
-)
+SITEMAP = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'><url><loc>{}</loc></url></urlset>"
 NONE, FILTER = "none", "dupe filter"
 CRAWLS: dict[str, dict[str, Any]] = {
     NONE: {},
@@ -115,7 +113,9 @@ class FromMemory(BaseDownloadHandler):
         if path == "/robots.txt":
             await asyncio.sleep(SLOW if 30 <= kind < 40 else 0)
             status = 503 if kind < 4 else 404 if 10 <= kind < 20 else 200
-            return TextResponse(url, status, body=self.robots(number, kind), request=request)
+            return TextResponse(
+                url, status, body=self.robots(number, kind), request=request
+            )
         await asyncio.sleep(0)
         if path == "/sitemap.xml":
             body = SITEMAP.format(url_of(number).replace("article", "second")).encode()
@@ -150,7 +150,11 @@ class OriginsSpider(scrapy.Spider):
 
     def busy(self) -> bool:
         held = self.crawler.stats.get_value("rep/held/now", 0)
-        return self.crawler.engine.needs_backout() or len(self.scheduler) > 0 or held > MOST_HELD
+        return (
+            self.crawler.engine.needs_backout()
+            or len(self.scheduler) > 0
+            or held > MOST_HELD
+        )
 
     async def look(self, origins: int) -> None:
         slots = len(self.crawler.engine.downloader.slots)
@@ -172,7 +176,9 @@ def crawl(name: str, count: int, place: Place, folder: str, pipe: Connection) ->
         {
             "USER_AGENT": "BenchmarkBot/1.0",
             "ROBOTSTXT_OBEY": name not in (NONE, FILTER),
-            "ADDONS": {} if name in (NONE, FILTER, BUILT_IN) else {"scrapy_rep.Addon": 300},
+            "ADDONS": {}
+            if name in (NONE, FILTER, BUILT_IN)
+            else {"scrapy_rep.Addon": 300},
             "DOWNLOADER": Slots,
             "DOWNLOAD_HANDLERS": dict.fromkeys(("http", "https", "ftp"), FromMemory),
             "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",  # remembers nothing
@@ -213,10 +219,16 @@ def told(name: str, steps: list[Step]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = ", ".join(map(repr, CRAWLS))
-    parser.add_argument("crawls", metavar="CRAWL", nargs="*", help=f"{names}; the first five")
+    parser.add_argument(
+        "crawls", metavar="CRAWL", nargs="*", help=f"{names}; the first five"
+    )
     parser.add_argument("--origins", metavar="N", type=int, default=120_000)
-    parser.add_argument("--quick", action="store_true", help="only to see whether it works")
-    parser.add_argument("--steps", action="store_true", help="print what each was measured to be")
+    parser.add_argument(
+        "--quick", action="store_true", help="only to see whether it works"
+    )
+    parser.add_argument(
+        "--steps", action="store_true", help="print what each was measured to be"
+    )
     options = parser.parse_args()
     if unknown := set(options.crawls) - set(CRAWLS):
         parser.error(f"no such crawl: {', '.join(unknown)}")

@@ -30,7 +30,8 @@ MAX_PLAIN, MAX_RULES = 0.0001, 0.001
 
 META = '<meta name="robots" content="noindex, nofollow, max-snippet:20">'
 HEAD = "".join(
-    f'<meta property="og:part{n}" content="Some text, it is not long">' for n in range(20)
+    f'<meta property="og:part{n}" content="Some text, it is not long">'
+    for n in range(20)
 )
 ITEM = '<div class="item"><a href="/product/{n}?x=1" class="link">A product &amp; more</a><b>9.99</b></div>\n'
 
@@ -54,7 +55,9 @@ def selector(response: HtmlResponse) -> None:
 
 def seconds(read: Callable[[HtmlResponse], None], body: bytes) -> float:
     """CPU time for one page that has not been read before."""
-    responses = [HtmlResponse("http://a.example/", body=body, headers=HEADERS) for _ in range(50)]
+    responses = [
+        HtmlResponse("http://a.example/", body=body, headers=HEADERS) for _ in range(50)
+    ]
     began = time.process_time()
     for response in responses:
         read(response)
@@ -81,7 +84,8 @@ def main() -> None:
         ("page with a meta at its end", page(end=META), MAX_RULES),
     ):
         one, other = zip(
-            *((seconds(ours, body), seconds(selector, body)) for _ in range(rounds)), strict=True
+            *((seconds(ours, body), seconds(selector, body)) for _ in range(rounds)),
+            strict=True,
         )
         mine = sorted(one)[rounds // 2]
         times = [f"{sorted(some)[rounds // 2] * 1e6:.0f} µs" for some in (one, other)]

@@ -13,14 +13,57 @@ _MEDIAN, _SIGMA, _LONGEST = 570, 2.07, 200_000
 # Longer than this, most are no robots.txt but a page.
 _PAGE = 20_000
 
-_AGENTS = ["Googlebot", "bingbot", "AhrefsBot", "SemrushBot", "MJ12bot", "GPTBot", "Yandex", "*"]
+_AGENTS = [
+    "Googlebot",
+    "bingbot",
+    "AhrefsBot",
+    "SemrushBot",
+    "MJ12bot",
+    "GPTBot",
+    "Yandex",
+    "*",
+]
 _USUAL = [
-    *("/wp-admin/", "/wp-content/", "/wp-includes/", "/search", "/search/", "/cgi-bin/", "/admin/"),
-    *("/login", "/cart", "/checkout/", "/account/", "/user/", "/api/", "/tmp/", "/private/"),  # noqa: S108 (of a site)
-    *("/feed/", "/trackback/", "/misc/", "/includes/", "/modules/", "/profiles/", "/scripts/"),
+    *(
+        "/wp-admin/",
+        "/wp-content/",
+        "/wp-includes/",
+        "/search",
+        "/search/",
+        "/cgi-bin/",
+        "/admin/",
+    ),
+    *(
+        "/login",
+        "/cart",
+        "/checkout/",
+        "/account/",
+        "/user/",
+        "/api/",
+        "/tmp/",
+        "/private/",
+    ),
+    *(
+        "/feed/",
+        "/trackback/",
+        "/misc/",
+        "/includes/",
+        "/modules/",
+        "/profiles/",
+        "/scripts/",
+    ),
     *("/themes/", "/user/register/"),
 ]
-_WILD = ["/*?sort=", "/*?page=", "/*.pdf$", "/*/print/", "/*?s=", "/*/feed/", "/*&sid=", "*/amp"]
+_WILD = [
+    "/*?sort=",
+    "/*?page=",
+    "/*.pdf$",
+    "/*/print/",
+    "/*?s=",
+    "/*/feed/",
+    "/*&sid=",
+    "*/amp",
+]
 _PARTS = [first + second for first in "bcdfgklmnprstv" for second in "aeio"]
 
 
@@ -34,7 +77,9 @@ def made(count: int, seed: int = 1) -> list[bytes]:
 
 def _size(share: float) -> int:
     """How long a file is than which that share of all is shorter."""
-    return min(_LONGEST, max(24, int(_MEDIAN * exp(_SIGMA * NormalDist().inv_cdf(share)))))
+    return min(
+        _LONGEST, max(24, int(_MEDIAN * exp(_SIGMA * NormalDist().inv_cdf(share))))
+    )
 
 
 def _file(chance: random.Random, size: int) -> bytes:
@@ -59,9 +104,17 @@ def _file(chance: random.Random, size: int) -> bytes:
         elif kind < 0.06:
             line = f"# {' '.join(chance.choices(words, k=4))}"
         else:
-            path = chance.choice(_USUAL) if chance.random() < 0.35 else _path(chance, words)
+            path = (
+                chance.choice(_USUAL)
+                if chance.random() < 0.35
+                else _path(chance, words)
+            )
             if chance.random() < wild:
-                path = chance.choice(_WILD) if chance.random() < 0.5 else f"{path}*{words[1]}"
+                path = (
+                    chance.choice(_WILD)
+                    if chance.random() < 0.5
+                    else f"{path}*{words[1]}"
+                )
             line = f"{'Allow' if chance.random() < 0.12 else 'Disallow'}: {path}"
         lines.append(line)
         length += len(line) + 1
@@ -75,7 +128,9 @@ def _page(chance: random.Random, size: int, words: list[str]) -> bytes:
     while length < size:
         link = _path(chance, words)
         text = " ".join(chance.choices(words, k=3))
-        lines.append(f'<li class="{chance.choice(_PARTS)}"><a href="{link}">{text}</a></li>')
+        lines.append(
+            f'<li class="{chance.choice(_PARTS)}"><a href="{link}">{text}</a></li>'
+        )
         length += len(lines[-1]) + 1
     return "\n".join(lines).encode()
 

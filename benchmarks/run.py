@@ -27,7 +27,9 @@ PARTS = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {platform.machine()}\n", flush=True)
     status = 0

@@ -67,8 +67,12 @@ class Result(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
-    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=3)
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, choices=range(1, 100), default=3
+    )
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
     print(
@@ -81,27 +85,42 @@ def main() -> None:
             rounds=options.rounds,
         )
     )
-    with tempfile.TemporaryDirectory() as folder, child(serve, folder, max(sizes)) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        child(serve, folder, max(sizes)) as server,
+    ):
         site = server.recv()
         found: dict[tuple[str, str, int], list[Result]] = {}
         for number in range(options.rounds):
             for size in sizes:
                 for kind in (DRAINED, WAITING):
                     for who in (THEIRS, OURS):
-                        say(f"round {number + 1}: {who}, {size * FILE:,} entries, {kind}")
+                        say(
+                            f"round {number + 1}: {who}, {size * FILE:,} entries, {kind}"
+                        )
                         one = measure(site, who, kind, size)
                         found.setdefault((who, kind, size), []).append(one)
             say(f"round {number + 1}: {EMPTY}")
-            found.setdefault((EMPTY, WAITING, 0), []).append(measure(site, EMPTY, WAITING, 0))
+            found.setdefault((EMPTY, WAITING, 0), []).append(
+                measure(site, EMPTY, WAITING, 0)
+            )
     goals = show(sizes, found)
     print("\nGoals")
-    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
+    print(
+        "  told by the full run: this one was small"
+        if options.quick
+        else "\n".join(goals)
+    )
 
 
-def show(sizes: tuple[int, ...], found: dict[tuple[str, str, int], list[Result]]) -> list[str]:
+def show(
+    sizes: tuple[int, ...], found: dict[tuple[str, str, int], list[Result]]
+) -> list[str]:
     empty = median(one.megabytes for one in found[EMPTY, WAITING, 0])
     print(f"peak memory of an empty crawl: {empty:.0f} MB\n")
-    print(f"  {'entries':>10}  {'':14}{'':10}{'entries/s':>10}{'memory':>12}{'block':>10}")
+    print(
+        f"  {'entries':>10}  {'':14}{'':10}{'entries/s':>10}{'memory':>12}{'block':>10}"
+    )
     goals = []
     for size in sizes:
         speeds = {}
@@ -139,7 +158,9 @@ def show(sizes: tuple[int, ...], found: dict[tuple[str, str, int], list[Result]]
         ratio = speeds[OURS, DRAINED] / speeds[THEIRS, DRAINED]
         goals.append(
             verdict(
-                ratio >= 1, f"{size * FILE:,} entries, speed", f"{ratio:.2f} times (at least 1)"
+                ratio >= 1,
+                f"{size * FILE:,} entries, speed",
+                f"{ratio:.2f} times (at least 1)",
             )
         )
     return goals
@@ -156,7 +177,9 @@ def say(text: str) -> None:
 def measure(site: str, who: str, kind: str, size: int) -> Result:
     with child(crawl, site, who, kind, size) as crawler:
         if not crawler.poll(CAP):
-            sys.exit(f"{who}, {size * FILE:,} entries, {kind}: not done after {CAP:g} s")
+            sys.exit(
+                f"{who}, {size * FILE:,} entries, {kind}: not done after {CAP:g} s"
+            )
         return Result(*crawler.recv())
 
 
@@ -175,7 +198,9 @@ async def _serve(folder: Path, count: int, pipe: Connection) -> None:
                 path = head.split(b" ", 2)[1].decode()
                 if path.startswith("/robots.txt"):
                     listed = int(path.partition("?")[2] or robots[0])
-                    body = "".join(f"Sitemap: {site}/{n}.xml\n" for n in range(listed)).encode()
+                    body = "".join(
+                        f"Sitemap: {site}/{n}.xml\n" for n in range(listed)
+                    ).encode()
                 elif path.startswith("/listed-"):
                     robots[0] = int(path.partition("-")[2])
                     body = b"ok"
@@ -338,7 +363,9 @@ def crawl(site: str, who: str, kind: str, size: int, pipe: Connection) -> None:
     crawler = process.create_crawler(Theirs if who == THEIRS else Ours)
     crawler.signals.connect(Watch.start, signals.request_reached_downloader)
     if kind == WAITING:
-        crawler.signals.connect(lambda: look(crawler, who), signals.spider_opened, weak=False)
+        crawler.signals.connect(
+            lambda: look(crawler, who), signals.spider_opened, weak=False
+        )
     gc.collect()
     arguments = {"size": size} if who == THEIRS else {}
     process.crawl(crawler, site=site, **arguments)
@@ -348,7 +375,9 @@ def crawl(site: str, who: str, kind: str, size: int, pipe: Connection) -> None:
 def look(crawler: Any, who: str) -> None:
     """Whether all entries were taken in."""
     stat = crawler.stats.get_value
-    taken = stat("scheduler/enqueued", 0) if who == THEIRS else stat("rep/sitemaps/urls", 0)
+    taken = (
+        stat("scheduler/enqueued", 0) if who == THEIRS else stat("rep/sitemaps/urls", 0)
+    )
     if who == EMPTY:
         if stat("response_received_count", 0) >= 2:
             call_later(0.5, Watch.finish)

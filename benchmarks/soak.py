@@ -122,7 +122,9 @@ class Site(asyncio.Protocol):
         self._transport.close()
 
     def _sitemap(self) -> bytes:
-        return "\n".join(f"{self._root}/listed/{page}" for page in range(PAGES_LISTED)).encode()
+        return "\n".join(
+            f"{self._root}/listed/{page}" for page in range(PAGES_LISTED)
+        ).encode()
 
 
 def serve(pipe: Connection) -> None:
@@ -192,7 +194,9 @@ class SoakSpider(scrapy.Spider):
 
 def sample(seconds: float = 0.0, held: int = 0) -> Sample:
     tasks = len(asyncio.all_tasks(asyncio.get_event_loop_policy().get_event_loop()))
-    return Sample(seconds, resident_bytes(), len(os.listdir("/proc/self/fd")), tasks, held)
+    return Sample(
+        seconds, resident_bytes(), len(os.listdir("/proc/self/fd")), tasks, held
+    )
 
 
 def crawl(folder: str, task: dict[str, Any], pipe: Connection) -> None:
@@ -260,20 +264,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", metavar="N", type=float, default=MINUTES)
     parser.add_argument("--origins", metavar="N", type=int, default=ORIGINS)
-    parser.add_argument("--quick", action="store_true", help="a minute: only to see it work")
-    parser.add_argument("--steps", action="store_true", help="print what each was measured to be")
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute: only to see it work"
+    )
+    parser.add_argument(
+        "--steps", action="store_true", help="print what each was measured to be"
+    )
     options = parser.parse_args()
     minutes = 1.0 if options.quick else options.minutes
-    print(f"Scrapy {version('scrapy')}: {options.origins:,} origins, {minutes:g} minutes\n")
+    print(
+        f"Scrapy {version('scrapy')}: {options.origins:,} origins, {minutes:g} minutes\n"
+    )
     with tempfile.TemporaryDirectory() as folder, child(serve) as server:
-        task = {"origins": options.origins, "port": server.recv(), "seconds": minutes * 60}
+        task = {
+            "origins": options.origins,
+            "port": server.recv(),
+            "seconds": minutes * 60,
+        }
         with child(crawl, folder, task) as pipe:
             soaked = pipe.recv()
     for step in soaked.during if options.steps else ():
         print("   ", *step)
     stats = soaked.stats
-    print(f"{stats.get('response_received_count', 0):,} answers, of which robots.txt: ", end="")
-    print(f"{stats.get('robotstxt/response_count', 0):,}; finished: {stats.get('finish_reason')}")
+    print(
+        f"{stats.get('response_received_count', 0):,} answers, of which robots.txt: ",
+        end="",
+    )
+    print(
+        f"{stats.get('robotstxt/response_count', 0):,}; finished: {stats.get('finish_reason')}"
+    )
     for what, figure, good in checks(soaked):
         print(f"{what:34}{figure:44}{'met' if good else 'MISSED'}")
 

@@ -19,7 +19,17 @@ from importlib.metadata import version
 from statistics import median
 from typing import TYPE_CHECKING
 
-from crawls import BUILT_IN, CONCURRENCY, ORIGINS, OURS, PAGE_SECONDS, Scale, crawl, hold, run
+from crawls import (
+    BUILT_IN,
+    CONCURRENCY,
+    ORIGINS,
+    OURS,
+    PAGE_SECONDS,
+    Scale,
+    crawl,
+    hold,
+    run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +64,12 @@ ROW = "  {:12}{:>6}{:>8}{:>12}{:>12}{:>9}{:>14}"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: only to see it work")
-    parser.add_argument("--rounds", metavar="N", type=int, choices=range(1, 100), default=3)
+    parser.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, choices=range(1, 100), default=3
+    )
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
     print(
@@ -63,7 +77,9 @@ def main() -> None:
             scrapy=version("scrapy"),
             python=platform.python_version(),
             cpus=os.cpu_count(),
-            load=f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
+            load=f"{os.getloadavg()[0]:.1f}"
+            if hasattr(os, "getloadavg")
+            else "unknown",
             origins=ORIGINS,
             pages=scale.pages,
             page_ms=PAGE_SECONDS * 1000,
@@ -76,7 +92,11 @@ def main() -> None:
     goals = [goal for queue in QUEUES for goal in compare(queue, scale, options.rounds)]
     goals += remember(scale, options.rounds)
     print("\nGoals")
-    print("  told by the full run: this one was small" if options.quick else "\n".join(goals))
+    print(
+        "  told by the full run: this one was small"
+        if options.quick
+        else "\n".join(goals)
+    )
 
 
 def compare(queue: str, scale: Scale, rounds: int) -> list[str]:
@@ -87,7 +107,11 @@ def compare(queue: str, scale: Scale, rounds: int) -> list[str]:
         one = run(crawl, silent, scale, middleware, queue)
         found.setdefault((middleware, silent), []).append(one)
     print(queue)
-    print(ROW.format("", "silent", "pages", "last page", "per page", "to none", "longest gap"))
+    print(
+        ROW.format(
+            "", "silent", "pages", "last page", "per page", "to none", "longest gap"
+        )
+    )
     goals = []
     for middleware in (BUILT_IN, OURS):
         for silent in SILENT:
@@ -108,7 +132,9 @@ def compare(queue: str, scale: Scale, rounds: int) -> list[str]:
             if middleware == OURS and silent in MOST_RATIO:
                 most = MOST_RATIO[silent]
                 what = f"{queue}, {silent} silent, time per page to none"
-                goals.append(verdict(complete and ratio <= most, what, f"{ratio:.2f}", f"{most}"))
+                goals.append(
+                    verdict(complete and ratio <= most, what, f"{ratio:.2f}", f"{most}")
+                )
     print()
     gap = max(longest_gap(found[OURS, silent]) for silent in SILENT)
     what = f"{queue}, longest gap"
@@ -149,7 +175,9 @@ def remember(scale: Scale, rounds: int) -> list[str]:
         size = median(some)
         print(f"  {where:16}{size:6,.0f} bytes")
         what = f"memory of a held request {where}"
-        goals.append(verdict(size <= most, what, f"{size:,.0f} bytes", f"{most:,} bytes"))
+        goals.append(
+            verdict(size <= most, what, f"{size:,.0f} bytes", f"{most:,} bytes")
+        )
     return goals
 
 

@@ -35,7 +35,9 @@ class Row(NamedTuple):
 
 def median_ratio(ones: Sequence[float], others: Sequence[float]) -> float:
     """Return the median of the rounds' ratios."""
-    return statistics.median(one / other for one, other in zip(ones, others, strict=True))
+    return statistics.median(
+        one / other for one, other in zip(ones, others, strict=True)
+    )
 
 
 def table(rows: Sequence[Row]) -> str:

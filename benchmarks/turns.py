@@ -31,10 +31,14 @@ class Turns(NamedTuple):
     def seconds(self, start: float, end: float) -> float:
         """How much of the time from *start* to *end* (of ``time.perf_counter()``, which is the
         same for all processes) was its turn."""
-        return sum(max(0.0, min(end, stop) - max(start, begin)) for begin, stop in self.spans)
+        return sum(
+            max(0.0, min(end, stop) - max(start, begin)) for begin, stop in self.spans
+        )
 
 
-def take_turns(target: Callable[..., None], calls: Sequence[tuple[Any, ...]]) -> list[Turns]:
+def take_turns(
+    target: Callable[..., None], calls: Sequence[tuple[Any, ...]]
+) -> list[Turns]:
     """Call *target* with the arguments of each call and a pipe, in a process each, until all have
     sent something. Needs signals that stop a process: Windows has none."""
     running = [_start(target, call) for call in calls]
@@ -71,7 +75,9 @@ def _rotate(running: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
                 try:
                     sent[number] = pipe.recv()
                 except EOFError:
-                    raise SystemExit(f"{process.name} has ended without a result") from None
+                    raise SystemExit(
+                        f"{process.name} has ended without a result"
+                    ) from None
             os.kill(process.pid, signal.SIGSTOP)
             spans[number].append((began, time.perf_counter()))
     return [Turns(sent[number], spans[number]) for number in range(len(running))]

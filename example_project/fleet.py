@@ -21,7 +21,12 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 CRAWLERS = (1, 2, 3)
-WIDTHS = {"site": 9, "robots.txt": 10, **{f"crawler {n}": 17 for n in CRAWLERS}, "dropped": 40}
+WIDTHS = {
+    "site": 9,
+    "robots.txt": 10,
+    **{f"crawler {n}": 17 for n in CRAWLERS},
+    "dropped": 40,
+}
 LEGEND = """\
 robots.txt: how often all crawlers together fetched it. "slow" takes a second to answer; "recovers"
 answers 503 three times first, and all crawlers share the time of the next attempt.
@@ -58,7 +63,15 @@ def redis_server(folder: Path) -> Iterator[str]:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-    command = [redis_program(), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    command = [
+        redis_program(),
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+    ]
     log = folder / "redis.log"
     with log.open("wb") as out:
         # A session of its own: Ctrl-C is for the crawlers, which need the server to end well.
@@ -69,7 +82,9 @@ def redis_server(folder: Path) -> Iterator[str]:
         until = time.monotonic() + 10
         while not answers(port):
             if process.poll() is not None or time.monotonic() > until:
-                sys.exit("redis-server does not start; it says:\n" + log.read_text("utf-8"))
+                sys.exit(
+                    "redis-server does not start; it says:\n" + log.read_text("utf-8")
+                )
             time.sleep(0.05)
         yield f"redis://127.0.0.1:{port}"
     finally:
@@ -95,7 +110,9 @@ def crawl(python: str, options: list[str]) -> tuple[list[Result], list[str]]:
         with redis_server(folder) as url:
             processes = {n: start(python, n, url, folder, options) for n in CRAWLERS}
             failures = wait(processes)
-        return [one for n in CRAWLERS for one in results(n, folder / f"{n}.jsonl")], failures
+        return [
+            one for n in CRAWLERS for one in results(n, folder / f"{n}.jsonl")
+        ], failures
 
 
 def log_of(number: int) -> Path:
@@ -106,9 +123,23 @@ def start(
     python: str, number: int, url: str, folder: Path, options: list[str]
 ) -> subprocess.Popen[bytes]:
     """Start one crawler."""
-    command = [python, "-m", "scrapy", "crawl", "fleet", "-O", str(folder / f"{number}.jsonl")]
+    command = [
+        python,
+        "-m",
+        "scrapy",
+        "crawl",
+        "fleet",
+        "-O",
+        str(folder / f"{number}.jsonl"),
+    ]
     # What it holds is there, on disk, should it be killed: each has a JOBDIR of its own.
-    command += ["-s", f"REDIS_URL={url}", "-s", f"JOBDIR={folder / f'job-{number}'}", *options]
+    command += [
+        "-s",
+        f"REDIS_URL={url}",
+        "-s",
+        f"JOBDIR={folder / f'job-{number}'}",
+        *options,
+    ]
     with log_of(number).open("wb") as log:
         return subprocess.Popen(command, cwd=HERE, stderr=log)
 
@@ -130,9 +161,13 @@ def wait(processes: dict[int, subprocess.Popen[bytes]]) -> list[str]:
     failures = []
     for number, process in processes.items():
         if process.returncode:
-            failures.append(f"Crawler {number} ended with exit status {process.returncode}\n")
+            failures.append(
+                f"Crawler {number} ended with exit status {process.returncode}\n"
+            )
         lines = log_of(number).read_text("utf-8", "replace").splitlines(keepends=True)
-        failures += [line for line in lines if re.search(r"\] (ERROR|CRITICAL): ", line)]
+        failures += [
+            line for line in lines if re.search(r"\] (ERROR|CRITICAL): ", line)
+        ]
     return failures
 
 
@@ -155,10 +190,16 @@ def show(found: list[Result], asked: dict[str, int]) -> None:
             continue
         columns = [[site], [f"{count} time{'s' * (count > 1)}"]]
         for number in CRAWLERS:
-            pages = [one.page for one in here if one.crawler == number and not one.dropped]
+            pages = [
+                one.page for one in here if one.crawler == number and not one.dropped
+            ]
             columns.append(cell(" ".join(pages), WIDTHS[f"crawler {number}"]))
-        dropped = [f"{one.page} ({one.crawler}) {reason(one)}" for one in here if one.dropped]
-        columns.append([line for text in dropped for line in cell(text, WIDTHS["dropped"])])
+        dropped = [
+            f"{one.page} ({one.crawler}) {reason(one)}" for one in here if one.dropped
+        ]
+        columns.append(
+            [line for text in dropped for line in cell(text, WIDTHS["dropped"])]
+        )
         for line in zip_longest(*(column or ["-"] for column in columns), fillvalue=""):
             print_line(line)
     print(LEGEND)
@@ -174,5 +215,7 @@ def cell(text: str, width: int) -> list[str]:
 
 
 def print_line(cells: Iterable[str]) -> None:
-    line = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, WIDTHS.values(), strict=True))
+    line = "  ".join(
+        f"{cell:{width}}" for cell, width in zip(cells, WIDTHS.values(), strict=True)
+    )
     print(line.rstrip())

@@ -29,11 +29,15 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent
 VENV = HERE / ".venv-example"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-STAMP = VENV / "installed.txt"  # written last: without it the environment is not complete
+STAMP = (
+    VENV / "installed.txt"
+)  # written last: without it the environment is not complete
 OLDEST_PYTHON = (3, 10)
 EXTRAS = "report,usage"  # small ones, so that every command of the manual works
 LOG = HERE / "crawl.log"
-SPIDERS = {file.stem[4:]: file for file in sorted(HERE.glob("example/spiders/s??_*.py"))}
+SPIDERS = {
+    file.stem[4:]: file for file in sorted(HERE.glob("example/spiders/s??_*.py"))
+}
 
 
 def say(text):
@@ -43,7 +47,11 @@ def say(text):
 def run_quietly(*command):
     """Run a command. Return its output if it fails, else None."""
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     return done.stdout if done.returncode else None
 
@@ -67,7 +75,10 @@ def install():
     # of its requirements does, and so does another Python, or another place.
     wanted = "\n".join(
         [sys.version, str(REPOSITORY), EXTRAS]
-        + [(REPOSITORY / name).read_text("utf-8") for name in ("setup.cfg", "pyproject.toml")]
+        + [
+            (REPOSITORY / name).read_text("utf-8")
+            for name in ("setup.cfg", "pyproject.toml")
+        ]
     )
     if PYTHON.exists() and STAMP.exists() and STAMP.read_text("utf-8") == wanted:
         return
@@ -84,11 +95,20 @@ def install_for_fleet():
 
 
 def pip_install(*what):
-    pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
+    pip = (
+        str(PYTHON),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--no-input",
+        "install",
+    )
     problem = run_quietly(*pip, *what)
     if problem is not None:
         say(problem)
-        sys.exit("pip could not install the package (without a network?); its reason is above.")
+        sys.exit(
+            "pip could not install the package (without a network?); its reason is above."
+        )
 
 
 def crawl(spider, options, log):
@@ -128,7 +148,9 @@ In another terminal:
 
 def main(arguments):
     if sys.version_info < OLDEST_PYTHON:
-        sys.exit("scrapy-rep needs Python 3.10 or newer; this is " + sys.version.split()[0])
+        sys.exit(
+            "scrapy-rep needs Python 3.10 or newer; this is " + sys.version.split()[0]
+        )
     spider, *options = arguments or ["all_sites"]
     if spider not in SPIDERS and spider != "serve":
         sys.exit(__doc__ + "\nSpiders: " + " ".join(SPIDERS))
@@ -151,7 +173,9 @@ def main(arguments):
     with sites.serving(asked=asked) as addresses:
         os.environ["EXAMPLE_SITES"] = json.dumps(addresses)
         if spider == "fleet":
-            say(f"Three crawlers are at work; their logs are {fleet.log_of('N')}, N from 1 to 3\n")
+            say(
+                f"Three crawlers are at work; their logs are {fleet.log_of('N')}, N from 1 to 3\n"
+            )
             found, failures = fleet.crawl(str(PYTHON), options)
         elif not arguments:
             say(f"Crawling {len(addresses)} sites on this machine; the log is {LOG}\n")

@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise WrongUsage("no file given")
             options.file, *names = names
             if "://" in options.file:
-                raise WrongUsage(f"a site is asked by Scrapy: scrapy robots {options.file}")
+                raise WrongUsage(
+                    f"a site is asked by Scrapy: scrapy robots {options.file}"
+                )
         action, module = module_of(options)
         return Task(names, options).run(getattr(import_module(module), action))
     except WrongUsage as error:

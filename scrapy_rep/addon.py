@@ -47,7 +47,11 @@ class Addon:
         ours = [listed[kind] for kind in kinds if issubclass(kind, RepMiddleware)]
         subclasses = [kind for kind in kinds if issubclass(kind, RobotsTxtMiddleware)]
         subclasses = [kind for kind in subclasses if kind is not RobotsTxtMiddleware]
-        scrapys = [listed[kind] for kind in (*subclasses, RobotsTxtMiddleware) if kind in listed]
+        scrapys = [
+            listed[kind]
+            for kind in (*subclasses, RobotsTxtMiddleware)
+            if kind in listed
+        ]
         position = [*ours, *scrapys, POSITION][0]
         if not ours:
             add(MIDDLEWARES, RepMiddleware, position)
@@ -61,11 +65,16 @@ class Addon:
         # Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made
         # for. What somebody has chosen stays, and so would a future default of Scrapy's.
         is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
-        is_scrapys = is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
+        is_scrapys = (
+            is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
+        )
         if is_scrapys and settings.getbool("ROBOTSTXT_OBEY"):
             settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")
         if any(settings.get(setting_name(name)) for name in USAGE_FIELDS):
-            from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
+            from scrapy_rep.preferences.middlewares import (
+                UsageItemMiddleware,
+                UsageMiddleware,
+            )
 
             # Right after ours, when the origin's robots.txt is known.
             add(MIDDLEWARES, UsageMiddleware, position + 1)

@@ -14,7 +14,11 @@ from scrapy_rep.text import clean
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
-    __slots__ = ("decision", "origin", "why")  # without a dictionary for each of thousands
+    __slots__ = (
+        "decision",
+        "origin",
+        "why",
+    )  # without a dictionary for each of thousands
 
     def __init__(self, origin: Origin, decision: Decision, by: str = "") -> None:
         """*by*: the setting that decided, if it wasn't a line alone."""

@@ -21,7 +21,12 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
 from scrapy_rep.engine.log import get_logger
-from scrapy_rep.exceptions import NotFetched, RobotsDisallowed, RobotsUnreachable, SettingsError
+from scrapy_rep.exceptions import (
+    NotFetched,
+    RobotsDisallowed,
+    RobotsUnreachable,
+    SettingsError,
+)
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.holding.holding import Holding
@@ -38,7 +43,13 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
-from scrapy_rep.seeding.discovery import ROW_KEY, SITEMAP, Discovery, seeding_mode, with_seeding
+from scrapy_rep.seeding.discovery import (
+    ROW_KEY,
+    SITEMAP,
+    Discovery,
+    seeding_mode,
+    with_seeding,
+)
 from scrapy_rep.settings import RepSettings, one_attempt, warn_of_unknown
 
 if TYPE_CHECKING:
@@ -63,7 +74,9 @@ class RepMiddleware:
             settings = one_attempt(settings)
         self.context = context = CrawlContext(crawler, settings, self.clock)
         self.origins = origins = Origins(context)
-        self.parts: dict[type, Any] = {}  # what our other middlewares keep for the crawl
+        self.parts: dict[
+            type, Any
+        ] = {}  # what our other middlewares keep for the crawl
         self._by_prefix = origins.table.by_prefix
         self.agents = origins.agents
         self._holding = holding = Holding(context, origins)
@@ -75,7 +88,9 @@ class RepMiddleware:
         if discovery.mode:
             from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
 
-            self._seeding = SitemapSeeding(context, origins, holding, discovery, self.decisions)
+            self._seeding = SitemapSeeding(
+                context, origins, holding, discovery, self.decisions
+            )
         check = self._seeding.check if self._seeding is not None else None
         self._early = EarlyDrops(
             context,
@@ -91,7 +106,11 @@ class RepMiddleware:
         delays = [origins.crawl_delay] if settings.crawl_delay else []
         seeding = [self._seeding] if self._seeding is not None else []
         choices = origins.cache.choices
-        beyond = [ChoiceListener(context, origins.cache, choices)] if choices is not None else []
+        beyond = (
+            [ChoiceListener(context, origins.cache, choices)]
+            if choices is not None
+            else []
+        )
         announcing = Signals(context, discovery.announce)
         crawler.signals.connect(self._opened, signals.spider_opened)
         origins.notify(self.decisions, *beyond, *delays, *seeding, announcing)
@@ -149,7 +168,11 @@ class RepMiddleware:
             if error is not None:
                 raise error
             return None
-        return None if request.meta.get("dont_obey_robotstxt") else self._look_closer(request)
+        return (
+            None
+            if request.meta.get("dont_obey_robotstxt")
+            else self._look_closer(request)
+        )
 
     def overrules(self, request: Request, decision: Decision) -> bool:
         """Whether *request* passes although *decision* forbids it. For subclasses to override."""
@@ -192,7 +215,9 @@ class RepMiddleware:
             if check is not None:
                 await check
         elif SITEMAP in request.meta:
-            raise IgnoreRequest("another process requested this sitemap; this crawl reads none")
+            raise IgnoreRequest(
+                "another process requested this sitemap; this crawl reads none"
+            )
         await self._judge(request)
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
@@ -214,7 +239,9 @@ class RepMiddleware:
         elif path != ROBOTS_PATH:
             await self._wait(request, found, path, waited=waited)
 
-    async def _wait(self, request: Request, origin: Origin, path: str, *, waited: bool) -> None:
+    async def _wait(
+        self, request: Request, origin: Origin, path: str, *, waited: bool
+    ) -> None:
         """Wait for the robots.txt of *origin*, for which a fetch is due."""
         known = self.origins.cache.look_up(origin)
         if known is not None and request in self._gate and not known.unreachable:
@@ -230,7 +257,11 @@ class RepMiddleware:
         if not waited:
             self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
         flight = self.origins.flights.to(origin, request, again=waited)
-        seconds = flight.left_of(self.origins.policy.grace) if self.decisions.dry_run else None
+        seconds = (
+            flight.left_of(self.origins.policy.grace)
+            if self.decisions.dry_run
+            else None
+        )
         with self.context.engine.extra_slot():  # meanwhile, pages need theirs
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
@@ -240,7 +271,9 @@ class RepMiddleware:
         else:
             self._drop(request, origin, answer)
 
-    async def _act(self, request: Request, state: OriginState, path: str, *, waited: bool) -> None:
+    async def _act(
+        self, request: Request, state: OriginState, path: str, *, waited: bool
+    ) -> None:
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
@@ -260,7 +293,9 @@ class RepMiddleware:
             case Action.ALLOW:
                 self._count("rep/unreachable/allowed")
                 reason = f"{IMPOLITE}; {state.entry.error}"
-                self.decisions.record(request, state.origin, "allowed", state, reason=reason)
+                self.decisions.record(
+                    request, state.origin, "allowed", state, reason=reason
+                )
             case _ if self.decisions.dry_run and policy.is_worth_waiting(state):
                 self.decisions.would_be_held(request, state.origin)
             case Action.WAIT if not waited:
@@ -268,7 +303,9 @@ class RepMiddleware:
             case _:
                 self._drop(request, state.origin, Drop.of(state), state)
 
-    async def _wait_for_next_attempt(self, request: Request, state: OriginState, path: str) -> None:
+    async def _wait_for_next_attempt(
+        self, request: Request, state: OriginState, path: str
+    ) -> None:
         """Wait for the next attempt at a robots.txt, which is near: *request* can't be held."""
         try:
             with self.context.engine.extra_slot():
@@ -283,13 +320,19 @@ class RepMiddleware:
             await self._act(request, answer, path, waited=True)
 
     def _decide(
-        self, request: Request, state: OriginState, path: str, status: Status | None = None
+        self,
+        request: Request,
+        state: OriginState,
+        path: str,
+        status: Status | None = None,
     ) -> None:
         """Let the rules decide; ``RobotsDisallowed`` if they forbid the request. *status*: what counts, if
         not what is known now."""
         is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
-        decision = self.origins.decide(state, chain, path, always=is_recorded, status=status)
+        decision = self.origins.decide(
+            state, chain, path, always=is_recorded, status=status
+        )
         if decision is None or decision.allowed:
             if is_recorded or isinstance(state.status.counts_as, Unrestricted):
                 self.decisions.record(request, state.origin, "allowed", state, decision)
@@ -302,21 +345,31 @@ class RepMiddleware:
                 raise error from None
 
     def _forbid(
-        self, request: Request, state: OriginState, path: str, decision: Decision, *, direct: bool
+        self,
+        request: Request,
+        state: OriginState,
+        path: str,
+        decision: Decision,
+        *,
+        direct: bool,
     ) -> RobotsDisallowed | None:
         """Report that *decision* forbids *request*. Return what it fails with; None if it passes all the
         same: it is overruled, or this is a dry run."""
         if self.overrules(request, decision):
             reason = OVERRULED
             self._count("rep/overruled")
-            self.decisions.record(request, state.origin, "allowed", state, decision, reason=reason)
+            self.decisions.record(
+                request, state.origin, "allowed", state, decision, reason=reason
+            )
             return None
         error = RobotsDisallowed(state.origin, decision, state.status.setting)
         if direct or self._early.remember(request, state, path):
             self.decisions.dropped(request, error, state, direct=direct)
         return None if self.decisions.dry_run else error
 
-    def _refusal(self, request: Request, state: OriginState, path: str) -> RobotsDisallowed | None:
+    def _refusal(
+        self, request: Request, state: OriginState, path: str
+    ) -> RobotsDisallowed | None:
         """Return what *request* would fail with if it came here now; None if it would pass, or if
         that isn't known without waiting. *state* is fresh."""
         if path == ROBOTS_PATH:
@@ -342,7 +395,9 @@ class RepMiddleware:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
 
-    async def _answer(self, waiting: Awaitable[OriginState]) -> OriginState | Drop | None:
+    async def _answer(
+        self, waiting: Awaitable[OriginState]
+    ) -> OriginState | Drop | None:
         """Return the answer, or why there will be none; None if that takes too long."""
         try:
             return await waiting
@@ -357,20 +412,30 @@ class RepMiddleware:
             return Drop.after(error)
 
     def _drop(
-        self, request: Request, origin: Origin, drop: Drop, state: OriginState | None = None
+        self,
+        request: Request,
+        origin: Origin,
+        drop: Drop,
+        state: OriginState | None = None,
     ) -> None:
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
         self._refuse(request, error, state)
 
-    def _refuse(self, request: Request, error: Refusal, state: OriginState | None) -> None:
+    def _refuse(
+        self, request: Request, error: Refusal, state: OriginState | None
+    ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
         self.decisions.dropped(request, error, state, direct=request not in self._gate)
         if self.decisions.dry_run:
             return
         # Without a spider, the middleware is used alone, in somebody's test.
-        if self._in_shell and self.context.spider and isinstance(error, RobotsUnreachable):
+        if (
+            self._in_shell
+            and self.context.spider
+            and isinstance(error, RobotsUnreachable)
+        ):
             raise NotFetched(str(error)) from error.__cause__
         raise error from error.__cause__  # not from what is being handled here
 

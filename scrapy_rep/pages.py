@@ -27,7 +27,9 @@ from scrapy_rep.protocol.syntax import chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-logger = get_logger(f"{__name__}.middleware")  # loggers are named after folders: "scrapy_rep.pages"
+logger = get_logger(
+    f"{__name__}.middleware"
+)  # loggers are named after folders: "scrapy_rep.pages"
 
 FOLLOW = "rep_follow"
 """Meta key: follow this request whatever its page says."""
@@ -49,10 +51,14 @@ _ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?
 _HTML = (b"text/html", b"application/xhtml+xml")
 
 _marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
-_read: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = WeakKeyDictionary()
+_read: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = (
+    WeakKeyDictionary()
+)
 
 
-def page_rules(response: Response, agents: str | Sequence[str] | None = None) -> PageRules:
+def page_rules(
+    response: Response, agents: str | Sequence[str] | None = None
+) -> PageRules:
     """Return the rules in the ``X-Robots-Tag`` headers and the metas of *response*.
 
     :param agents: product tokens; None for those of the crawl
@@ -94,7 +100,9 @@ def is_html(response: Response) -> bool:
     """Return whether a browser would treat *response* as HTML."""
     if isinstance(response, HtmlResponse):
         return True
-    return (response.headers.get("Content-Type") or b"").strip().lower().startswith(_HTML)
+    return (
+        (response.headers.get("Content-Type") or b"").strip().lower().startswith(_HTML)
+    )
 
 
 def encoding_of(response: Response) -> str:
@@ -114,7 +122,9 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
     by all that the page says, as ``process_links`` only by the ``nofollow`` of links."""
     if response is None:
         return [link for link in links if not link.nofollow]
-    return None if not is_exempt(links, response) and refusal(links, response) else links
+    return (
+        None if not is_exempt(links, response) and refusal(links, response) else links
+    )
 
 
 def is_exempt(request: Request, response: Response) -> bool:
@@ -138,8 +148,15 @@ def refusal(
     """Return verdict and reason against *request*, by *page* rules or the ``rel`` of *links*."""
     if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
         return "nofollow", f"{rule.where}: {rule}, of {response.url}"
-    if links and is_html(response) and _without_fragment(request.url) in _marked_links(response):
-        return "nofollow_link", f'rel="nofollow", "ugc" or "sponsored", of {response.url}'
+    if (
+        links
+        and is_html(response)
+        and _without_fragment(request.url) in _marked_links(response)
+    ):
+        return (
+            "nofollow_link",
+            f'rel="nofollow", "ugc" or "sponsored", of {response.url}',
+        )
     return None
 
 
@@ -160,7 +177,9 @@ def _marked_links(response: Response) -> frozenset[str]:
         resolve = _LinkResolver(response.url, base, encoding)
         marked = [link for link, may_follow in links.items() if not may_follow]
         others = [link for link, may_follow in links.items() if may_follow and marked]
-        urls, other_urls = (set(map(resolve, some[:_MAX_LINKS])) for some in (marked, others))
+        urls, other_urls = (
+            set(map(resolve, some[:_MAX_LINKS])) for some in (marked, others)
+        )
         _marked[response] = frozenset(urls - other_urls - {""})
     return _marked[response]
 
@@ -176,7 +195,9 @@ class _LinkResolver:
         self._base = self._root = self._folder = ""
         with suppress(ValueError):  # else only absolute links can be resolved
             base = self._encode(urljoin(url, base), encoding)
-            self._root, self._folder = (urljoin(base, path)[:-1] for path in ("/x", "x"))
+            self._root, self._folder = (
+                urljoin(base, path)[:-1] for path in ("/x", "x")
+            )
             self._base = base
 
     def __call__(self, reference: str) -> str:
@@ -189,7 +210,9 @@ class _LinkResolver:
         if self._work > _MAX_WORK:
             return ""
         try:
-            return _without_fragment(self._encode(urljoin(self._base, reference), self._encoding))
+            return _without_fragment(
+                self._encode(urljoin(self._base, reference), self._encoding)
+            )
         except ValueError:
             return ""
 
@@ -219,12 +242,16 @@ class PageMiddleware(BaseSpiderMiddleware):
             raise NotConfigured
         return cls(crawler, settings)
 
-    def get_processed_request(self, request: Request, response: Response | None) -> Request | None:
+    def get_processed_request(
+        self, request: Request, response: Response | None
+    ) -> Request | None:
         obeyed = False
         if response and (page := response.request) and (self._page or self._links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
-                exempt = is_exempt(request, response) or is_sitemap(response, self.crawler.spider)
+                exempt = is_exempt(request, response) or is_sitemap(
+                    response, self.crawler.spider
+                )
                 if rep and not exempt:
                     chain, what = rep.agents.chain_sent(page), (self._page, self._links)
                     if found := refusal(request, response, chain, *what):
@@ -254,11 +281,20 @@ class PageMiddleware(BaseSpiderMiddleware):
         verdict, rule = "noindex", rules.saying("noindex", "none")
         if rule is None and rules.expired(rep.clock()):
             date = rules.unavailable_after
-            verdict, rule = "expired", next(one for one in rules.rules if one.value == date)
+            verdict, rule = (
+                "expired",
+                next(one for one in rules.rules if one.value == date),
+            )
         return None if rule is None else (verdict, f"{rule.where}: {rule}")
 
     def _say(
-        self, rep: RepMiddleware, request: Request, verdict: str, reason: str, *, obeyed: bool
+        self,
+        rep: RepMiddleware,
+        request: Request,
+        verdict: str,
+        reason: str,
+        *,
+        obeyed: bool,
     ) -> None:
         origin = None
         with suppress(ValueError):  # a scheme without robots.txt
@@ -266,7 +302,9 @@ class PageMiddleware(BaseSpiderMiddleware):
         rep.context.stats.inc_value(f"rep/page/{verdict}")
         if obeyed:
             rep.context.stats.inc_value("rep/page/dropped")
-        rep.decisions.record(request, origin, verdict, reason=reason, dry_run=not obeyed)
+        rep.decisions.record(
+            request, origin, verdict, reason=reason, dry_run=not obeyed
+        )
         what = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}

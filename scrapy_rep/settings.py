@@ -59,14 +59,21 @@ def _number(kind: type, least: float) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:
         number = kind(value)
-        if isinstance(value, bool) or number != float(value) or not least <= number < math.inf:
+        if (
+            isinstance(value, bool)
+            or number != float(value)
+            or not least <= number < math.inf
+        ):
             raise ValueError
         return number
 
     return check
 
 
-_seconds, _positive_seconds = _number(float, 0.0), _number(float, math.nextafter(0.0, 1.0))
+_seconds, _positive_seconds = (
+    _number(float, 0.0),
+    _number(float, math.nextafter(0.0, 1.0)),
+)
 _integer, _count = _number(int, -math.inf), _number(int, 1)
 
 LAST = "last"
@@ -197,12 +204,16 @@ AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list 
 
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
-    return field(default=default, metadata={"check": check, "hint": hint, "prefix": _PREFIX})
+    return field(
+        default=default, metadata={"check": check, "hint": hint, "prefix": _PREFIX}
+    )
 
 
 def _constant(value: Any, check: Callable[[Any], Any]) -> Any:
     """What no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
-    return field(default=value, metadata={"check": check, "hint": "", "prefix": f"_{_PREFIX}"})
+    return field(
+        default=value, metadata={"check": check, "hint": "", "prefix": f"_{_PREFIX}"}
+    )
 
 
 def _checked_in(path: str) -> Any:
@@ -258,11 +269,15 @@ class RepSettings:
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
     cache_storage: str | type = _setting(
-        "scrapy_rep.storages.MemoryStorage", _class, "a storage class, or the path to one"
+        "scrapy_rep.storages.MemoryStorage",
+        _class,
+        "a storage class, or the path to one",
     )
     cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
     cache_redis_url: str | None = _setting(
-        None, _optional(_text), "the URL of a Redis server, such as redis://localhost:6379/0"
+        None,
+        _optional(_text),
+        "the URL of a Redis server, such as redis://localhost:6379/0",
     )
     cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
     cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
@@ -279,8 +294,12 @@ class RepSettings:
     nofollow: str | bool = _choice(False, "page", "links", "count", True)
     noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")
-    usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in("preferences.middlewares.tokens")
-    usage_field: str | None = _setting(None, _optional(_text), "the name of a field of items")
+    usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(
+        "preferences.middlewares.tokens"
+    )
+    usage_field: str | None = _setting(
+        None, _optional(_text), "the name of a field of items"
+    )
     tdmrep: bool = _setting(False, _flag, _FLAG)
     decisions: str | None = _setting(None, _optional(_path), _URI)
     dry_run: bool = _setting(False, _flag, _FLAG)
@@ -335,7 +354,10 @@ class RepSettings:
             try:
                 values[item.name] = item.metadata["check"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint, shown = item.metadata["hint"] or str(error), without_password(repr(value))
+                hint, shown = (
+                    item.metadata["hint"] or str(error),
+                    without_password(repr(value)),
+                )
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         return cls(**values)
 
@@ -356,7 +378,9 @@ DEFAULTS = {
 
 def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that differ from their defaults."""
-    return [name for name, value in DEFAULTS.items() if settings.get(name, value) != value]
+    return [
+        name for name, value in DEFAULTS.items() if settings.get(name, value) != value
+    ]
 
 
 def changed_values(settings: BaseSettings) -> dict[str, str]:

@@ -25,12 +25,18 @@ MAX_IDN, MAX_LISTED_IDN = 2_500, 50_000
 in slices. Each 2,500 take up to 20 ms."""
 
 # What any parser may take for the host: some allow backslashes, or any number of slashes.
-_HOST = re.compile(r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE)
+_HOST = re.compile(
+    r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE
+)
 # Where all parsers see the same host.
-_CLEAR = re.compile(r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE)
+_CLEAR = re.compile(
+    r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE
+)
 _ASCII = re.compile(r"[a-z0-9._-]+")
 # A fast path for pages. Longer hosts and ports are left to Origin.
-_USUAL = re.compile(r"(https?://[a-z0-9.-]{1,255}(?::[1-5]?[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII)
+_USUAL = re.compile(
+    r"(https?://[a-z0-9.-]{1,255}(?::[1-5]?[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII
+)
 _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
@@ -52,7 +58,9 @@ class Encoder:
         if not url.isascii():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             found = _HOST.match(text.translate(_DROPPED))
-            host = found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
+            host = (
+                found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
+            )
             name = host
             if not host.isascii():
                 if host not in self._hosts:
@@ -65,8 +73,16 @@ class Encoder:
                 if not (name := self._hosts[host]):
                     raise ValueError("not a valid host")
             # Once it is known, w3lib need not encode it again.
-            if (clear := _CLEAR.match(text)) and clear[2].lower() == host and url is text:
-                url = f"{clear[1]}{name}{text[clear.end() :]}" if _ASCII.fullmatch(name) else url
+            if (
+                (clear := _CLEAR.match(text))
+                and clear[2].lower() == host
+                and url is text
+            ):
+                url = (
+                    f"{clear[1]}{name}{text[clear.end() :]}"
+                    if _ASCII.fullmatch(name)
+                    else url
+                )
         return safe_url_string(url, encoding)
 
     def page(self, value: Any) -> tuple[str, str]:
@@ -110,7 +126,9 @@ def resolve_sitemap(
         if len(value) > MAX_SITEMAP_URL:
             raise ValueError
         relative = False
-        with suppress(ValueError):  # a bracket after a backslash, which Scrapy turns into a slash
+        with suppress(
+            ValueError
+        ):  # a bracket after a backslash, which Scrapy turns into a slash
             relative = base is not None and not urlsplit(value).scheme
         url = without_user(encode(urljoin(base or "", value) if relative else value))
         origin = Origin.from_url(url)
@@ -123,7 +141,9 @@ def resolve_sitemap(
 
 def warning_of_digits(tokens: Sequence[str]) -> str:
     """Return what a digit in a product token means; empty if there is none."""
-    token = next((token for token in tokens if token not in (GLOBAL, leading_token(token))), None)
+    token = next(
+        (token for token in tokens if token not in (GLOBAL, leading_token(token))), None
+    )
     if token is None:
         return ""
     means = "no group can name it, and the rules for all agents (*) apply"
@@ -203,14 +223,19 @@ def clean(text: str) -> str:
     encoded."""
     if text.isprintable():
         return text
-    shown = (one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    shown = (
+        one if one.isprintable() else one.encode("unicode_escape").decode()
+        for one in text
+    )
     return "".join(shown)
 
 
 def moment_of(seconds: float | None) -> datetime | None:
     """Return seconds since the epoch as a datetime, UTC; None for None, or if out of range."""
     with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
-        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+        return (
+            None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+        )
     return None
 
 

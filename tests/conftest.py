@@ -43,7 +43,8 @@ OLDEST = (2, 15)
 """The oldest Scrapy that setup.cfg allows."""
 NOT_QUICK = {"process", "needs_redis", "alone", "slow"}
 _WHOLLY_NOT_QUICK = re.compile(
-    rf"^pytestmark = (?:[^[\n]*|\[[^]]*)\bmark\.(?:{'|'.join(sorted(NOT_QUICK))})\b", re.MULTILINE
+    rf"^pytestmark = (?:[^[\n]*|\[[^]]*)\bmark\.(?:{'|'.join(sorted(NOT_QUICK))})\b",
+    re.MULTILINE,
 )
 
 _TESTS = itertools.count(1)
@@ -91,7 +92,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    mode = "no reactor" if without_reactor(config) else f"{config.getoption('reactor')} reactor"
+    mode = (
+        "no reactor"
+        if without_reactor(config)
+        else f"{config.getoption('reactor')} reactor"
+    )
     return f"scrapy {scrapy.__version__}, {mode}"
 
 
@@ -114,7 +119,9 @@ def wanted_marks(config: pytest.Config) -> set[str] | None:
 def why_not(marks: dict[str, pytest.Mark], config: pytest.Config) -> str | None:
     if without_reactor(config) and (mark := marks.get("needs_reactor")):
         return str(mark.kwargs.get("reason", "cannot work without a Twisted reactor"))
-    if "process" in marks and (without_reactor(config) or config.getoption("reactor") == "default"):
+    if "process" in marks and (
+        without_reactor(config) or config.getoption("reactor") == "default"
+    ):
         return "the process chooses its reactor itself: run with --reactor=asyncio"
     if "linux" in marks and sys.platform != "linux":
         return "needs Linux"
@@ -136,19 +143,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file() -> Generator[
+    None, list[pytest.Collector], list[pytest.Collector]
+]:
     """Doctests are in the package and the manual: looking for them here as well takes long."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     wanted, seen = wanted_marks(config), set[str]()
     chosen, others = [], []
     for item in items:
         marks = {mark.name: mark for mark in item.iter_markers()}
         left_out = config.getoption("quick") and marks.keys() & NOT_QUICK
-        if wanted is not None:  # only what can differ; rows of a table differ in data alone
+        if (
+            wanted is not None
+        ):  # only what can differ; rows of a table differ in data alone
             function = item.nodeid.partition("[")[0]
             left_out = left_out or function in seen or not marks.keys() & wanted
             seen |= {function} if marks.keys() & wanted else set()
@@ -213,7 +226,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     done: Deferred[Any] = Deferred()
     # From inside the reactor, so that with asyncio its loop is the running one.
-    reactor.callLater(0, lambda: deferred_from_coro(function(**kwargs)).chainDeferred(done))
+    reactor.callLater(
+        0, lambda: deferred_from_coro(function(**kwargs)).chainDeferred(done)
+    )
     pytest_twisted.blockon(done)
     return True
 
@@ -241,7 +256,9 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
             from twisted.internet import reactor
             from twisted.internet._resolver import GAIResolver
 
-            reactor.installNameResolver(GAIResolver(reactor, getaddrinfo=names.getaddrinfo))
+            reactor.installNameResolver(
+                GAIResolver(reactor, getaddrinfo=names.getaddrinfo)
+            )
         if request.config.getoption("quick"):  # starts no process
             patch.setattr(subprocess.Popen, "__init__", refuse)
             patch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
@@ -267,7 +284,9 @@ def sites_thread() -> Iterator[LoopThread]:
 def sites(sites_thread: LoopThread) -> Iterator[Sites]:
     """`sites.add(robots=..., pages=...)` makes a site, see `tests.helpers.servers`."""
     if not has_addresses():
-        pytest.skip("127.0.0.1 is this system's only loopback address; each site needs its own")
+        pytest.skip(
+            "127.0.0.1 is this system's only loopback address; each site needs its own"
+        )
     some = Sites(sites_thread)
     yield some
     some.close()
@@ -284,7 +303,9 @@ def ftp_site() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def redis_of_this_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+def redis_of_this_worker(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RedisServer]:
     """Use `redis_server`: this one is not empty."""
     with RedisServer(tmp_path_factory.mktemp("redis")) as running:
         yield running

@@ -35,7 +35,10 @@ def main(tags: list[str]) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, archives))
     [wheel] = DIST.glob("*.whl")
     version = wheel.name.split("-")[1]
-    assert {path.name for path in archives} == {wheel.name, f"scrapy_rep-{version}.tar.gz"}
+    assert {path.name for path in archives} == {
+        wheel.name,
+        f"scrapy_rep-{version}.tar.gz",
+    }
     for tag in tags:
         check_tag(tag, version)
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +49,9 @@ def check_tag(tag: str, version: str) -> None:
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
     if tag != f"v{version}":
         sys.exit(f"The tag is {tag}, but scrapy_rep.__version__ is {version}.")
-    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE):
+    if not re.search(
+        rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE
+    ):
         sys.exit(f"CHANGELOG.md has no heading with a date for {version}.")
 
 
@@ -65,7 +70,9 @@ def try_out(folder: Path, wheel: Path, version: str) -> None:
     run(*pip, "check")
     code = "import scrapy_rep; from scrapy_rep import *; print(scrapy_rep.__version__)"
     assert output(folder, python, "-W", "error", "-c", code) == version
-    asked = output(folder, scrapy, "robots", "--file", str(ROBOTS), "/cgi/x", "--agent", "FooBot")
+    asked = output(
+        folder, scrapy, "robots", "--file", str(ROBOTS), "/cgi/x", "--agent", "FooBot"
+    )
     assert "Allow: /cgi (group FooBot)" in asked
     print(f"{'':28}{'Scrapy alone':>14}{'and scrapy-rep':>16}")
     for name, command in {
@@ -92,7 +99,12 @@ def run(*command: str) -> None:
 def output(folder: Path, *command: str) -> str:
     """Return what *command* prints, run far from the repository."""
     done = subprocess.run(
-        command, cwd=folder, check=False, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        cwd=folder,
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     )
     assert done.returncode in (0, 1), command
     return done.stdout.strip()

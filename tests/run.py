@@ -69,7 +69,14 @@ def tox_arguments(arguments: list[str]) -> list[str]:
 def main(arguments: list[str]) -> int:
     python = make_environment(ENVIRONMENT)
     if not (ENVIRONMENT / INSTALLED).exists():
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         # With uv, the environments take half a minute instead of two.
         subprocess.run([*install, "tox>=4.24", "tox-uv"], check=True)
         (ENVIRONMENT / INSTALLED).touch()
@@ -86,7 +93,10 @@ def main(arguments: list[str]) -> int:
         status_of([*tox, *parallel, "--notest"], stdout=subprocess.DEVNULL)
     # Those that measure time run with the newest alone.
     newest = status_of([*tox, "run", "-e", "newest", *tox_arguments(arguments)])
-    return status_of([*tox, *parallel, "-e", TOGETHER, *tox_arguments(arguments)]) or newest
+    return (
+        status_of([*tox, *parallel, "-e", TOGETHER, *tox_arguments(arguments)])
+        or newest
+    )
 
 
 def status_of(command: list[str], stdout: int | None = None) -> int:

@@ -58,7 +58,14 @@ EXPECTED = {
 
 
 def unpack(folder: Path) -> Path:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
     what = ["--no-binary", ":all:", "--no-deps", f"scrapy=={scrapy.__version__}"]
     subprocess.run([*pip, *what, "--dest", str(folder)], check=True)
     [archive] = folder.glob("*.tar.gz")
@@ -72,7 +79,14 @@ def failures(source: Path, middleware: str, arguments: list[str]) -> set[str]:
     text = untouched.replace(STOCK, middleware).replace("ROBOTSTXT_OBEY = False", "")
     defaults.write_text(f"{text}\nROBOTSTXT_OBEY = True\n", "utf-8")
     report = source / "report.xml"
-    pytest = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}"]
+    pytest = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        f"--junitxml={report}",
+    ]
     pytest += ["-W", "ignore:Session-scoped fixtures"]  # of newer versions of pytest
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
     print(f"\nWith {middleware}:", flush=True)
@@ -89,7 +103,11 @@ def failures(source: Path, middleware: str, arguments: list[str]) -> set[str]:
 
 
 def main(arguments: list[str]) -> int:
-    chosen = arguments or ["-n", "2", *(f"tests/test_{name}.py" for name in CRAWL.split())]
+    chosen = arguments or [
+        "-n",
+        "2",
+        *(f"tests/test_{name}.py" for name in CRAWL.split()),
+    ]
     with tempfile.TemporaryDirectory() as folder:
         source = unpack(Path(folder))
         if not arguments:  # an older Scrapy has fewer files
@@ -99,7 +117,9 @@ def main(arguments: list[str]) -> int:
     print(f"\n{len(stock)} fail with Scrapy's own, too. With ours alone: {len(alone)}")
     unexpected = 0
     for name in alone:
-        reason = next((why for start, why in EXPECTED.items() if name.startswith(start)), None)
+        reason = next(
+            (why for start, why in EXPECTED.items() if name.startswith(start)), None
+        )
         unexpected += reason is None
         print(f"  {name}: {reason or 'unexpected'}")
     return 1 if unexpected else 0

@@ -104,7 +104,9 @@ def test_order_of_middlewares() -> None:
     assert names[:3] == ["OffsiteMiddleware", "RepMiddleware", "HttpAuthMiddleware"]
 
 
-def test_a_subclass_of_scrapys_that_is_replaced_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subclass_of_scrapys_that_is_replaced_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with_addon(DOWNLOADER_MIDDLEWARES={SubclassOfScrapys: 100})
     [record] = caplog.records
     assert record.levelname == "WARNING"
@@ -120,7 +122,10 @@ def test_a_subclass_of_scrapys_that_is_replaced_is_named(caplog: pytest.LogCaptu
 
 
 def test_preferences_are_looked_at_behind_ours() -> None:
-    some: dict[str, Any] = {"REP_USAGE": {"tdm": "record"}, "REP_USAGE_TOKENS": ["CCBot"]}
+    some: dict[str, Any] = {
+        "REP_USAGE": {"tdm": "record"},
+        "REP_USAGE_TOKENS": ["CCBot"],
+    }
     asking = [{name: value} for name, value in some.items()]
     asking += [{"REP_USAGE_FIELD": "usage"}, {"REP_TDMREP": True}]
     projects: list[tuple[dict[Any, Any], int]] = [
@@ -135,7 +140,9 @@ def test_preferences_are_looked_at_behind_ours() -> None:
             with row((setting, project)):
                 settings = with_addon(**setting, DOWNLOADER_MIDDLEWARES=project)
                 found = components(settings)
-                ours = next(at for at, one in enumerate(found) if issubclass(one, RepMiddleware))
+                ours = next(
+                    at for at, one in enumerate(found) if issubclass(one, RepMiddleware)
+                )
                 assert (found.index(UsageMiddleware), ours < place) == (place, True)
                 assert settings["SPIDER_MIDDLEWARES"][UsageItemMiddleware] == 950
 
@@ -184,8 +191,14 @@ async def test_one_middleware_at_most_is_at_work(sites: Sites) -> None:
         result = await crawl([site.url("/private"), site.url("/x")], settings)
         assert result.status(site.url("/x")) == 200
         assert result.disallowed(site.url("/private")) is obeys
-        assert site.count("/robots.txt") == result.stat("robotstxt/request_count") == obeys
-        assert result.stat("rep/outcome/rules") == result.stat("robotstxt/forbidden") == obeys
+        assert (
+            site.count("/robots.txt") == result.stat("robotstxt/request_count") == obeys
+        )
+        assert (
+            result.stat("rep/outcome/rules")
+            == result.stat("robotstxt/forbidden")
+            == obeys
+        )
         assert site.count("/private") == (not obeys)
         result.assert_clean()
 
@@ -195,11 +208,20 @@ async def test_two_middlewares_at_work_by_hand_are_reported(sites: Sites) -> Non
     """Without the add-on, whatever the project lists is used."""
     for listed in ({OURS: 100}, {BUILT_IN: None, SubclassOfScrapys: 90, OURS: 100}):
         site = sites.add(robots=RULES)
-        settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "DOWNLOADER_MIDDLEWARES": listed}
+        settings = {
+            "ADDONS": {},
+            "ROBOTSTXT_OBEY": True,
+            "DOWNLOADER_MIDDLEWARES": listed,
+        }
         result = await crawl([site.url("/x")], settings)
-        [warning] = [line for line in result.log.splitlines() if " is enabled beside " in line]
+        [warning] = [
+            line for line in result.log.splitlines() if " is enabled beside " in line
+        ]
         kind = SubclassOfScrapys if SubclassOfScrapys in listed else RobotsTxtMiddleware
-        assert f"{kind.__module__}.{kind.__name__} is enabled beside RepMiddleware" in warning
+        assert (
+            f"{kind.__module__}.{kind.__name__} is enabled beside RepMiddleware"
+            in warning
+        )
         assert "fetched twice" in warning
 
 
@@ -212,7 +234,8 @@ async def test_switches_of_a_spider_and_of_a_request(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     url = site.url("/private")
     freed: list[str | Request] = [
-        Request(f"{url}{value}", meta={"dont_obey_robotstxt": value}) for value in (True, 1, "yes")
+        Request(f"{url}{value}", meta={"dont_obey_robotstxt": value})
+        for value in (True, 1, "yes")
     ]
     for spider, requests in ((RudeSpider, [url]), (ListSpider, freed)):
         result = await crawl(spider, requests=requests)

@@ -72,7 +72,9 @@ def imports(path: Path, known: dict[str, Path], *, top: bool = False) -> Iterato
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
         if not (top and later):
-            nodes += (one for one in ast.iter_child_nodes(node) if isinstance(one, STATEMENTS))
+            nodes += (
+                one for one in ast.iter_child_nodes(node) if isinstance(one, STATEMENTS)
+            )
 
 
 def test_imports_go_one_way() -> None:
@@ -93,23 +95,45 @@ def test_imports_go_one_way() -> None:
 def test_the_picture_agrees_with_the_layers_and_files_exist() -> None:
     text = (ROOT / "docs" / "DESIGN.md").read_text("utf-8")
     picture = text.partition("```text\n")[2].partition("```")[0]
-    rows = [set(re.findall(r"(\w+)(?:/|\.py)(?= |$)", line)) for line in picture.split("\n")]
+    rows = [
+        set(re.findall(r"(\w+)(?:/|\.py)(?= |$)", line)) for line in picture.split("\n")
+    ]
     assert [row for row in rows if row] == LAYERS[::-1]
     named = re.findall(r"`((?:\w+/)+\w+\.\w+)`", text)
     assert named
     places = (ROOT, ROOT / "scrapy_rep")
-    assert [one for one in named if not any((place / one).exists() for place in places)] == []
+    assert [
+        one for one in named if not any((place / one).exists() for place in places)
+    ] == []
 
 
 def test_the_protocol_needs_neither_scrapy_nor_a_clock_nor_io() -> None:
     """Nor does what reads statements about use."""
     statements = "scrapy_rep.preferences.statements"
-    allowed = {*sys.stdlib_module_names, "scrapy_rep.protocol", statements, "http_sf", "w3lib"}
-    allowed -= {"asyncio", "http", "io", "os", "random", "socket", "ssl", "time", "urllib.request"}
+    allowed = {
+        *sys.stdlib_module_names,
+        "scrapy_rep.protocol",
+        statements,
+        "http_sf",
+        "w3lib",
+    }
+    allowed -= {
+        "asyncio",
+        "http",
+        "io",
+        "os",
+        "random",
+        "socket",
+        "ssl",
+        "time",
+        "urllib.request",
+    }
     alone = {statements: modules("scrapy_rep")[statements]}
     for name, path in {**alone, **modules("scrapy_rep/protocol")}.items():
         for one in (one for node in ast.walk(parsed(path)) for one in named(node)):
-            within = {one[:at] for at in range(len(one) + 1) if one[at : at + 1] in ("", ".")}
+            within = {
+                one[:at] for at in range(len(one) + 1) if one[at : at + 1] in ("", ".")
+            }
             assert within & allowed, f"{name} imports {one}"
 
 
@@ -119,7 +143,8 @@ def test_nothing_imports_in_circles() -> None:
         found, top = modules(folder), folder != "scrapy_rep"
         graph = {
             # A package and what is in it: the one names the other, and a few ask for the version.
-            name: set(imports(path, found, top=top)) - {name, name.rpartition(".")[0], "scrapy_rep"}
+            name: set(imports(path, found, top=top))
+            - {name, name.rpartition(".")[0], "scrapy_rep"}
             for name, path in found.items()
         }
         try:

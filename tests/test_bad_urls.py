@@ -91,7 +91,11 @@ async def test_a_url_whose_origin_cannot_exist_is_unreachable(sites: Sites) -> N
                 assert len(str(error)) < 1000
                 homeless += error.origin is None
                 if url in NO_ORIGIN:
-                    assert (error.origin, error.decision, error.attempts) == (None, None, 0)
+                    assert (error.origin, error.decision, error.attempts) == (
+                        None,
+                        None,
+                        0,
+                    )
                     start = "robots.txt unreachable: the URL has no origin: "
                     assert str(error).startswith(start)
     assert result.stat("rep/invalid_url") == homeless
@@ -99,13 +103,26 @@ async def test_a_url_whose_origin_cannot_exist_is_unreachable(sites: Sites) -> N
 
 # Paths on a site that forbids /private. Nothing is resolved or decoded: compared as it is sent.
 DROPPED = [
-    *("/private#x", "/private?x=http://h/", "/private x", "/private\\x", "/private\u00e4"),
+    *(
+        "/private#x",
+        "/private?x=http://h/",
+        "/private x",
+        "/private\\x",
+        "/private\u00e4",
+    ),
     *("/private\x00", "/private%", "/private%zz%e4", "/private/" + HUGE),
 ]
 PASSED = [
     *("", "?x=1", "#x", "#/private", "/#", "//private", "/a/../private"),
     *("/privat\u00e4", "/%70rivate"),
-    *("/ok\\x", "/ok x", '/ok|^`{}"<>', "/ok%e4%zz", "/ok;x=1;y?z", "/ok/" + HUGE[:50_000]),
+    *(
+        "/ok\\x",
+        "/ok x",
+        '/ok|^`{}"<>',
+        "/ok%e4%zz",
+        "/ok;x=1;y?z",
+        "/ok/" + HUGE[:50_000],
+    ),
 ]
 
 
@@ -135,7 +152,9 @@ async def test_other_spellings_of_one_origin(sites: Sites) -> None:
         f"http://a@b@UPPER.TEST:{site.port}/private/6",
     ]
     result, _ = await crawl_among_good_ones(sites, urls)
-    assert [type(error) for _, error in result.spider.errors] == [RobotsDisallowed] * len(urls)
+    assert [type(error) for _, error in result.spider.errors] == [
+        RobotsDisallowed
+    ] * len(urls)
     assert [hit.path for hit in site.requests] == ["/robots.txt"]
 
 
@@ -157,7 +176,10 @@ VERBATIM: list[tuple[str, type[Exception] | None]] = [
 @pytest.mark.skipif(not hasattr(Request, "_url_is_verbatim"), reason="older Scrapy")
 async def test_verbatim_urls_are_judged_as_they_are(sites: Sites) -> None:
     many = [sites.add(robots=RULES) for _ in VERBATIM]
-    urls = [url.replace("{}", site.url("")) for site, (url, _) in zip(many, VERBATIM, strict=True)]
+    urls = [
+        url.replace("{}", site.url(""))
+        for site, (url, _) in zip(many, VERBATIM, strict=True)
+    ]
     requests = [Request(url, meta={"verbatim_url": True}) for url in urls]
     _, errors = await crawl_among_good_ones(sites, requests)
     with every_row() as row:
@@ -178,8 +200,12 @@ RAW = [
 @pytest.mark.scrapy_api
 def test_urls_that_no_request_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrapy's Request encodes or refuses them; a subclass, or `verbatim_url`, may not."""
-    monkeypatch.setattr(RepMiddleware, "_wait", AsyncMock())  # else it would ask for robots.txt
-    middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
+    monkeypatch.setattr(
+        RepMiddleware, "_wait", AsyncMock()
+    )  # else it would ask for robots.txt
+    middleware: Any = RepMiddleware.from_crawler(
+        get_crawler(settings_dict=run_settings())
+    )
     with every_row() as row:
         for url in RAW:
             request = Request("http://h/")

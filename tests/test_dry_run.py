@@ -32,8 +32,14 @@ def assert_recorded(path: Path, counts: dict[str, int]) -> None:
     assert Counter(one["verdict"] for one in decisions(path)) == counts
 
 
-async def test_what_is_forbidden_or_would_be_dropped_passes(sites: Sites, tmp_path: Path) -> None:
-    site, down, path = sites.add(robots=RULES), sites.add(robots=503), tmp_path / "d.jsonl"
+async def test_what_is_forbidden_or_would_be_dropped_passes(
+    sites: Sites, tmp_path: Path
+) -> None:
+    site, down, path = (
+        sites.add(robots=RULES),
+        sites.add(robots=503),
+        tmp_path / "d.jsonl",
+    )
     wanted = [*urls(site, 3, "/private/"), *urls(site, 2), *urls(down, 5)]
     settings = {**DRY, "REP_UNREACHABLE": "drop", "REP_DECISIONS": str(path)}
     result = await crawl(StepSpider, settings, steps=wanted)
@@ -67,13 +73,17 @@ async def test_what_would_be_held_passes(sites: Sites, tmp_path: Path) -> None:
 async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
     """In place, as none can be held: also those beyond half of the slots."""
     wanted = urls(sites.add(robots=silence()), 20)
-    result = await crawl(wanted, {**DRY, "_REP_HOLD_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5})
+    result = await crawl(
+        wanted, {**DRY, "_REP_HOLD_GRACE": 0.2, "REP_DOWNLOAD_TIMEOUT": 0.5}
+    )
     assert_all_fetched(result, wanted)
     assert result.stat("rep/held") == 20
     assert len(lines(result, "(no answer yet)")) == 1
     several = [sites.add(robots=after(0.3, RULES)) for _ in range(4)]
     wanted = [url for site in several for url in urls(site, 4, "/private/")]
-    result = await crawl(wanted, {**DRY, "_REP_HOLD_GRACE": NEVER, "CONCURRENT_REQUESTS": 2})
+    result = await crawl(
+        wanted, {**DRY, "_REP_HOLD_GRACE": NEVER, "CONCURRENT_REQUESTS": 2}
+    )
     assert_all_fetched(result, wanted)
     assert result.stat("robotstxt/forbidden") == 16
     assert "rep/held" not in result.stats
@@ -81,8 +91,15 @@ async def test_the_answer_is_waited_for_within_the_grace(sites: Sites) -> None:
 
 async def test_the_clock_of_an_unreachable_origin_goes_on(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, RULES), pages={"/0": after(0.2, hang_up())})
-    settings = {**DRY, "REP_RETRY_DELAY": 0.1, "REP_RETRY_MAX_DELAY": 0.1, "RETRY_ENABLED": False}
-    result = await crawl(StepSpider, settings, steps=[site.url("/0"), site.url("/private")])
+    settings = {
+        **DRY,
+        "REP_RETRY_DELAY": 0.1,
+        "REP_RETRY_MAX_DELAY": 0.1,
+        "RETRY_ENABLED": False,
+    }
+    result = await crawl(
+        StepSpider, settings, steps=[site.url("/0"), site.url("/private")]
+    )
     assert result.responses == {site.url("/private"): 200}
     assert result.stat("rep/held") == 1
     assert result.stat("robotstxt/forbidden") == 1
@@ -101,7 +118,9 @@ async def test_what_is_said_of_start_requests_and_bad_urls(sites: Sites) -> None
     # A URL without an origin comes as far as without us.
     result = await crawl("http://:80/x", DRY)
     theirs = await crawl("http://:80/x", {"ROBOTSTXT_OBEY": False})
-    assert [*map(type, result.failures.values())] == [*map(type, theirs.failures.values())]
+    assert [*map(type, result.failures.values())] == [
+        *map(type, theirs.failures.values())
+    ]
     assert result.stat("rep/invalid_url") == 1
 
 
@@ -109,7 +128,9 @@ async def test_what_an_earlier_run_held_is_let_go(sites: Sites, tmp_path: Path) 
     site = sites.add(robots=503)
     never = {**NEVER_AGAIN, "JOBDIR": str(tmp_path)}
     record = Record(on_held=lambda _, count: record.close() if count == 4 else None)
-    held = await crawl(urls(site, 4), {**HOLD, **never}, signal_handlers=record.handlers)
+    held = await crawl(
+        urls(site, 4), {**HOLD, **never}, signal_handlers=record.handlers
+    )
     assert held.stat("rep/held/now") == 4
     result = await crawl([], {**DRY, **never})
     assert sum(site.count(f"/page{number}") for number in range(4)) == 4

@@ -34,15 +34,27 @@ def forbid_the_long_way(patched: pytest.MonkeyPatch) -> None:
 
     patched.setattr(Origin, "from_url", raiser)
     patched.setattr(RobotsTxt, "parse", raiser)
-    taking_apart = ("urlsplit", "urlparse", "urljoin", "urlparse_cached", "safe_url_string")
+    taking_apart = (
+        "urlsplit",
+        "urlparse",
+        "urljoin",
+        "urlparse_cached",
+        "safe_url_string",
+    )
     for name, module in list(sys.modules.items()):
-        if module is urllib.parse or name.split(".")[0] in ("scrapy_rep", "scrapy", "w3lib"):
+        if module is urllib.parse or name.split(".")[0] in (
+            "scrapy_rep",
+            "scrapy",
+            "w3lib",
+        ):
             for function in taking_apart:
                 if function in vars(module):  # hasattr() would call a deprecated one
                     patched.setattr(module, function, raiser)
 
 
-async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any) -> list[Any]:
+async def answers(
+    warm: list[str], asked: list[str | Request], **warm_with: Any
+) -> list[Any]:
     """What the middleware returns at once for *asked*, in a crawl that has requested *warm*."""
     requests = [Request(one) if isinstance(one, str) else one for one in asked]
     found: list[Any] = []
@@ -66,7 +78,9 @@ async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any)
 
     some = [Request(url, **warm_with) for url in warm]
     one_by_one = {"CONCURRENT_REQUESTS": 1}
-    result = await crawl(ListSpider, one_by_one, requests=some, on_page=ask, on_failure=ask)
+    result = await crawl(
+        ListSpider, one_by_one, requests=some, on_page=ask, on_failure=ask
+    )
     result.assert_clean()
     assert len(found) == len(asked)
     return found
@@ -76,14 +90,21 @@ async def answers(warm: list[str], asked: list[str | Request], **warm_with: Any)
 async def test_known_and_fresh(sites: Sites) -> None:
     rules, missing, busy = (sites.add(robots=robots) for robots in (RULES, 404, 503))
     # The long way is taken once for each spelling of an origin, to learn it.
-    warm = [site.url(f"/{number}") for number in range(2) for site in (rules, missing, busy)]
+    warm = [
+        site.url(f"/{number}") for number in range(2) for site in (rules, missing, busy)
+    ]
     allowed: list[str | Request] = [
         *map(rules.url, ("/x", "/", "/x?y=1#z", "/k\u00e4se%2f")),
         Request(rules.url("/x"), headers={"User-Agent": "foobot/1.0"}, meta={"x": 1}),
         missing.url("/private"),
         # The protocol does not concern these.
         Request(rules.url("/private/1"), meta={"dont_obey_robotstxt": True}),
-        *("data:text/plain,x", "file:///etc/hostname", "s3://bucket/key", "about:blank"),
+        *(
+            "data:text/plain,x",
+            "file:///etc/hostname",
+            "s3://bucket/key",
+            "about:blank",
+        ),
     ]
     refused = [rules.url("/private/1"), rules.url("/x?secret=1"), busy.url("/x")]
     got = await answers(warm, [*allowed, *refused])
@@ -98,35 +119,51 @@ async def test_an_allowed_request_of_a_known_origin_takes_no_closer_look(
         RepMiddleware, "_look_closer", lambda self, request: seen.append(request.url)
     )
     seen: list[str] = []
-    settings = {"CONCURRENT_REQUESTS": 1, "REP_DECISIONS": str(tmp_path / "decisions.jsonl")}
+    settings = {
+        "CONCURRENT_REQUESTS": 1,
+        "REP_DECISIONS": str(tmp_path / "decisions.jsonl"),
+    }
     result = await crawl([site.url(f"/{number}") for number in range(5)], settings)
     assert len(result.responses) == 5
     assert seen == []
 
 
 async def test_rules_at_hand_are_those_of_the_crawls_own_agent(sites: Sites) -> None:
-    site = sites.add(robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n")
+    site = sites.add(
+        robots="User-agent: foobot\nDisallow: /foo\n\nUser-agent: *\nDisallow: /all\n"
+    )
     usual: list[dict[str, Any]] = [{}, {"headers": {"Referer": "http://example.com/"}}]
     named: list[dict[str, Any]] = [
         {"headers": {"User-Agent": "foobot/1.0"}},
         {"meta": {"rep_user_agent": "foobot"}},
     ]
     who = [*named, *usual, *named]
-    asked = [Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")]
+    asked = [
+        Request(site.url(path), **one) for one in who for path in ("/all", "/x", "/foo")
+    ]
     got = await answers([site.url("/0"), site.url("/1")], [*asked], **named[0])
     by_name, by_all = [None, None, RobotsDisallowed], [RobotsDisallowed, None, None]
     assert got == by_name * 2 + by_all * 2 + by_name * 2
 
 
-@pytest.mark.parametrize(("before", "after"), [(RULES, CLOSED), (RULES, 503), (404, 503)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(RULES, CLOSED), (RULES, 503), (404, 503)]
+)
 async def test_rules_at_hand_are_those_of_now(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, before: str | int, after: str | int
 ) -> None:
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=before)
     urls = [site.url(f"/{number}") for number in range(6)]
-    steps: list[Step] = [*urls[:3], lambda: site.set("/robots.txt", after), 86401, *urls[3:]]
-    result = await crawl(StepSpider, {"REP_UNREACHABLE": "drop"}, steps=steps, clock=clock)
+    steps: list[Step] = [
+        *urls[:3],
+        lambda: site.set("/robots.txt", after),
+        86401,
+        *urls[3:],
+    ]
+    result = await crawl(
+        StepSpider, {"REP_UNREACHABLE": "drop"}, steps=steps, clock=clock
+    )
     result.assert_clean()
     stale = (before, after) == (RULES, 503)
     refused = "RobotsUnreachable" if after == 503 else "RobotsDisallowed"

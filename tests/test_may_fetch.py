@@ -24,26 +24,39 @@ class AskingSpider(ListSpider):
         self.answers: dict[str, Any] = {}
 
     async def parse(self, response: Any, **kwargs: Any) -> None:
-        self.answers = {url: await may_fetch(self.crawler, url) for url in self.questions}
+        self.answers = {
+            url: await may_fetch(self.crawler, url) for url in self.questions
+        }
 
 
 async def test_answers_are_those_of_robots_txt(sites: Sites) -> None:
     site, slow = sites.add(robots=RULES), sites.add(robots=after(0.2, RULES))
     missing, down = sites.add(robots=404), sites.add(robots=503)
-    yes = [site.url("/a"), site.url("/robots.txt"), slow.url("/a"), missing.url("/private")]
+    yes = [
+        site.url("/a"),
+        site.url("/robots.txt"),
+        slow.url("/a"),
+        missing.url("/private"),
+    ]
     yes += ["data:,x", "blob:http://a.test/x", "about:blank"]
     no = [site.url("/private#x"), slow.url("/private"), down.url("/a"), down.url("/b")]
     no += ["no url", "http://", "http://a.test:99999/"]
     expected = {**dict.fromkeys(yes, True), **dict.fromkeys(no, False)}
     record, settings = Record(), {"REP_RETRY_DELAY": 60.0}
     handlers = record.handlers
-    result = await crawl(AskingSpider, settings, questions=expected, signal_handlers=handlers)
+    result = await crawl(
+        AskingSpider, settings, questions=expected, signal_handlers=handlers
+    )
     assert result.spider.answers == expected
     every = (site, slow, missing, down)
     assert [one.count("/robots.txt") for one in every] == [1, 1, 1, 1]
     assert all(one.pages_asked == [] for one in every)
     # It is a question: nothing was refused.
-    assert result.stat("robotstxt/forbidden") == result.stat("rep/unreachable/dropped") == 0
+    assert (
+        result.stat("robotstxt/forbidden")
+        == result.stat("rep/unreachable/dropped")
+        == 0
+    )
     assert result.stat("rep/invalid_url") == 0
     assert await record.concurrency() == [16, 16]
     result.assert_clean()
@@ -71,7 +84,9 @@ async def test_settings_of_the_crawl_apply(sites: Sites) -> None:
 async def test_questions_end_with_the_crawl(sites: Sites) -> None:
     url, record = sites.add(robots=silence()).url("/x"), Record()
     record.handlers[response_received] = lambda response: later(0.1, record.close)
-    result = await record.crawl(AskingSpider, questions=[url], REP_DOWNLOAD_TIMEOUT=NEVER)
+    result = await record.crawl(
+        AskingSpider, questions=[url], REP_DOWNLOAD_TIMEOUT=NEVER
+    )
     assert result.spider.answers == {url: False}
 
 

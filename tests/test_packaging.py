@@ -44,16 +44,24 @@ def test_the_long_description_leads_nowhere_but_to_addresses(
     text = (ROOT / about["long_description"].removeprefix("file: ")).read_text("utf-8")
     assert "scrapy_rep.Addon" in text
     assert LINK.findall("[a](b/c.md) ![d](e.png)") == [("b/c.md", ""), ("e.png", "")]
-    assert [link for link in map("".join, LINK.findall(text)) if link[:8] != "https://"] == []
+    assert [
+        link for link in map("".join, LINK.findall(text)) if link[:8] != "https://"
+    ] == []
     # It agrees with README.md about what it is, how it is switched on, and what it runs on.
     readme = re.sub(r"\s+|\*\*", " ", (ROOT / "README.md").read_text("utf-8"))
     assert re.sub(r"\s+", "", text.split("\n\n")[1]) in readme.replace(" ", "")
-    rows = [line for line in text.splitlines() if line.startswith(("USER_AGENT", "ADDONS", "| "))]
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.startswith(("USER_AGENT", "ADDONS", "| "))
+    ]
     assert len(rows) > 6
     assert [row for row in rows if re.sub(r"\s+", " ", row) not in readme] == []
 
 
-def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.ConfigParser) -> None:
+def test_the_installed_metadata_is_that_of_setup_cfg(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
     try:
         installed = metadata.distribution("scrapy-rep")
     except metadata.PackageNotFoundError:
@@ -64,8 +72,12 @@ def test_the_installed_metadata_is_that_of_setup_cfg(setup_cfg: configparser.Con
     assert [one for one in requires if "extra ==" not in one] == ["scrapy>=2.15"]
     entry_points = setup_cfg["options.entry_points"]
     assert {*entry_points} == {"scrapy.commands", "console_scripts"}
-    commands = [line for lines in entry_points.values() for line in lines.strip().splitlines()]
-    assert sorted(f"{one.name} = {one.value}" for one in installed.entry_points) == sorted(commands)
+    commands = [
+        line for lines in entry_points.values() for line in lines.strip().splitlines()
+    ]
+    assert sorted(
+        f"{one.name} = {one.value}" for one in installed.entry_points
+    ) == sorted(commands)
     extras = installed.metadata.get_all("Provides-Extra")
     assert {*(extras or [])} == {*setup_cfg["options.extras_require"]}
 
@@ -112,7 +124,9 @@ def test_all_files_agree_about_version_and_addresses(
         assert f"mailto:{mail}" in (ROOT / name).read_text("utf-8")
     urls = re.findall(r"= (https://\S+)", setup_cfg["metadata"]["project_urls"])
     assert len(urls) == 5
-    assert all(url.startswith((home, "https://scrapy-rep.readthedocs.io/")) for url in urls)
+    assert all(
+        url.startswith((home, "https://scrapy-rep.readthedocs.io/")) for url in urls
+    )
 
 
 def built(folder: Path) -> tuple[set[str], set[str]]:
@@ -120,8 +134,18 @@ def built(folder: Path) -> tuple[set[str], set[str]]:
     if int(metadata.version("setuptools").partition(".")[0]) < 77:
         pytest.skip("pyproject.toml asks for setuptools 77")
     source = shutil.copytree(ROOT, folder / "clone", ignore=not_in_git)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        folder,
+        source,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=180
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (archive,) = folder.glob("*.tar.gz")
     (wheel,) = folder.glob("*.whl")
@@ -137,7 +161,9 @@ LEFT_OUT = {"__pycache__", "build", "dist", "_build", "crawl.log"}
 
 def not_in_git(folder: str, names: list[str]) -> set[str]:
     hidden = {name for name in names if name.startswith(".") and name not in KEPT}
-    return hidden | {name for name in names if name in LEFT_OUT or name.endswith(".egg-info")}
+    return hidden | {
+        name for name in names if name in LEFT_OUT or name.endswith(".egg-info")
+    }
 
 
 @pytest.mark.process
@@ -147,13 +173,19 @@ def test_what_is_built_has_all_that_it_should(
 ) -> None:
     source, wheel = built(tmp_path)
     clone = tmp_path / "clone"
-    there = {path.relative_to(clone).as_posix() for path in clone.rglob("*") if path.is_file()}
+    there = {
+        path.relative_to(clone).as_posix()
+        for path in clone.rglob("*")
+        if path.is_file()
+    }
     package = {name for name in there if name.startswith("scrapy_rep/")}
     info = f"scrapy_rep-{scrapy_rep.__version__}.dist-info/"
     about = {name.removeprefix(info) for name in wheel - package}
     assert {"METADATA", "RECORD", "entry_points.txt", "licenses/LICENSE"} <= about
     assert wheel == package | {name for name in wheel if name.startswith(info)}
-    written = metadata.PathDistribution(zipfile.Path(next(tmp_path.glob("*.whl")), info)).metadata
+    written = metadata.PathDistribution(
+        zipfile.Path(next(tmp_path.glob("*.whl")), info)
+    ).metadata
     assert written["License-Expression"] == "BSD-3-Clause"
     assert written.get_payload() == (ROOT / "PACKAGE.md").read_text("utf-8")
     forge = {name for name in there if name.startswith(".github/")} | {".gitignore"}
@@ -189,8 +221,12 @@ def test_imports_load_neither_scrapy_nor_a_reactor() -> None:
 def test_every_public_name_can_be_imported() -> None:
     for name in scrapy_rep.__all__:
         assert getattr(scrapy_rep, name).__name__ == name
-    assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {*scrapy_rep.__all__}
-    with pytest.raises(AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"):
+    assert {"Addon", "RepMiddleware", "RobotParser", "may_fetch"} <= {
+        *scrapy_rep.__all__
+    }
+    with pytest.raises(
+        AttributeError, match="'scrapy_rep' has no attribute 'Nonsense'"
+    ):
         scrapy_rep.Nonsense  # noqa: B018
     assert {*scrapy_rep.__all__, "__doc__", "__name__"} <= {*dir(scrapy_rep)}
 
@@ -202,14 +238,20 @@ def test_type_checkers_read_every_public_name() -> None:
     names |= {name for name in vars(scrapy_rep.signals) if not name.startswith("_")}
     names |= {*scrapy_rep.__all__, *scrapy_rep.storages.__all__}
     assert len(names) > 40
-    listed = re.findall(r"(?s)__all__ = (\[.+?\])", (PACKAGE / "__init__.py").read_text("utf-8"))
+    listed = re.findall(
+        r"(?s)__all__ = (\[.+?\])", (PACKAGE / "__init__.py").read_text("utf-8")
+    )
     assert [ast.literal_eval(one) for one in listed] == [list(scrapy_rep._HOMES)]
     used = (ROOT / "tests" / "typing" / "user.py").read_text("utf-8")
-    assert {name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2} == set()
+    assert {
+        name for name in names if len(re.findall(rf"\b{name}\b", used)) < 2
+    } == set()
 
 
 def test_sections_that_the_code_names_are_in_the_specification() -> None:
-    there = re.findall(r"^## (\d+)\.", (ROOT / "docs/REP.md").read_text("utf-8"), re.MULTILINE)
+    there = re.findall(
+        r"^## (\d+)\.", (ROOT / "docs/REP.md").read_text("utf-8"), re.MULTILINE
+    )
     code = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
     named = re.findall(r"REP\.md,?\s+sections?\s+([\d,\sand]*\d)", code)
     numbers = set(re.findall(r"\d+", " ".join(named)))

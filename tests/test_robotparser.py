@@ -41,7 +41,16 @@ def parse(body: bytes) -> RobotParser:
 
 
 NAMED = "foobot", b"FooBot", "FooBot/1.2", FULL, FULL.encode(), " FooBot "
-OTHERS = "foobot-images", "Scrapy/2.19", "*", "", b"", "Mozilla/5.0", b"\xff\xfe/1.0", "\ud800"
+OTHERS = (
+    "foobot-images",
+    "Scrapy/2.19",
+    "*",
+    "",
+    b"",
+    "Mozilla/5.0",
+    b"\xff\xfe/1.0",
+    "\ud800",
+)
 AGENTS = [*((agent, "foobot") for agent in NAMED), *((agent, "*") for agent in OTHERS)]
 
 
@@ -73,7 +82,10 @@ URLS: list[tuple[str, str | bytes, bool]] = [
     # No path at all.
     ("/$", "http://h", False),
     # What is no URL is never a reason to raise.
-    *[("/", url, False) for url in ("", "http://", "http://[", b"\x00", "//h/a", "data:,x")],
+    *[
+        ("/", url, False)
+        for url in ("", "http://", "http://[", b"\x00", "//h/a", "data:,x")
+    ],
     ("/" + "a" * 2000, "http://h/" + "a" * 100_000, False),
 ]
 

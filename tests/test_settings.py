@@ -15,12 +15,22 @@ from scrapy.settings import Settings
 
 from scrapy_rep.addon import Addon
 from scrapy_rep.exceptions import SettingsError
-from scrapy_rep.settings import DEFAULTS, RepSettings, changed, setting_name, warn_of_unknown
+from scrapy_rep.settings import (
+    DEFAULTS,
+    RepSettings,
+    changed,
+    setting_name,
+    warn_of_unknown,
+)
 from scrapy_rep.storages import MemoryStorage
 
 
 def names(kind: type, *others: str) -> list[str]:
-    return [name for name, value in DEFAULTS.items() if type(value) is kind and name not in others]
+    return [
+        name
+        for name, value in DEFAULTS.items()
+        if type(value) is kind and name not in others
+    ]
 
 
 FLAGS = names(bool, "REP_CRAWL_DELAY", "REP_SITEMAPS", "REP_NOFOLLOW", "REP_NOINDEX")
@@ -29,7 +39,20 @@ DATES = ("REP_SITEMAP_SINCE", "REP_SITEMAP_UNTIL")
 COUNTS = names(int)
 POSITIVE = ("REP_RETRY_DELAY", "REP_RETRY_MAX_DELAY", "REP_DOWNLOAD_TIMEOUT")
 SECONDS = names(float, *POSITIVE)
-NO_NUMBERS = ["soon", "", [], True, "1 h", math.nan, math.inf, "nan", "inf", 10**400, -1, "-5"]
+NO_NUMBERS = [
+    "soon",
+    "",
+    [],
+    True,
+    "1 h",
+    math.nan,
+    math.inf,
+    "nan",
+    "inf",
+    10**400,
+    -1,
+    "-5",
+]
 
 
 def read(**settings: Any) -> dict[str, Any]:
@@ -41,7 +64,9 @@ def read(**settings: Any) -> dict[str, Any]:
 def test_settings_have_their_documented_defaults() -> None:
     """None is the default: a project takes a setting back so, as everywhere in Scrapy."""
     assert read() == read(**dict.fromkeys(DEFAULTS)) == DEFAULTS
-    assert [type(value) for value in read().values()] == [type(one) for one in DEFAULTS.values()]
+    assert [type(value) for value in read().values()] == [
+        type(one) for one in DEFAULTS.values()
+    ]
 
 
 NO_TEXT = (5, True, [], {}, b"text", ["a"])
@@ -58,7 +83,11 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
     ("REP_CACHE_REDIS_URL", NO_TEXT, "the URL of a Redis server, such as redis://"),
     (("REP_CACHE_STORAGE", "REP_CACHE_PATH"), [""], ""),
     (URIS, NO_TEXT, URI),
-    ("REP_SITEMAPS", ("yes", "starts", 2, [], ["start"], b"all"), "True, False, 'start' or 'all'"),
+    (
+        "REP_SITEMAPS",
+        ("yes", "starts", 2, [], ["start"], b"all"),
+        "True, False, 'start' or 'all'",
+    ),
     (
         "REP_CRAWL_DELAY",
         ["yes", *(value for value in NO_NUMBERS if value is not True)],
@@ -87,15 +116,43 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
         ("Last", "latest", ["last"]),
         "a date or a datetime, or its text as in '2026-01-31', or 'last'.",
     ),
-    ("REP_SITEMAP_UNTIL", ("last",), "a date or a datetime, or its text as in '2026-01-31'."),
-    ("REP_SITEMAP_CROSS_HOST", ("Strict", "", True, "all", ["any"]), "one of 'strict', 'any'"),
-    ("REP_UNREACHABLE", ("Drop", "", True, ["drop"], {}), "one of 'hold', 'drop', 'allow'"),
-    ("REP_UNREACHABLE_RULES", ("google-2025", "", True), "one of 'google', 'google-2026'"),
-    ("REP_FORBIDDEN", ("drop", "Hold", "", False, 403), "one of 'allow', 'disallow', 'hold'"),
+    (
+        "REP_SITEMAP_UNTIL",
+        ("last",),
+        "a date or a datetime, or its text as in '2026-01-31'.",
+    ),
+    (
+        "REP_SITEMAP_CROSS_HOST",
+        ("Strict", "", True, "all", ["any"]),
+        "one of 'strict', 'any'",
+    ),
+    (
+        "REP_UNREACHABLE",
+        ("Drop", "", True, ["drop"], {}),
+        "one of 'hold', 'drop', 'allow'",
+    ),
+    (
+        "REP_UNREACHABLE_RULES",
+        ("google-2025", "", True),
+        "one of 'google', 'google-2026'",
+    ),
+    (
+        "REP_FORBIDDEN",
+        ("drop", "Hold", "", False, 403),
+        "one of 'allow', 'disallow', 'hold'",
+    ),
     ("REP_CHALLENGE", ("disallow", "", True, {}), "one of 'allow', 'hold'"),
     (
         "REP_OVERRIDES",
-        ("a.example", ["a.example"], {5: None}, {"*": None}, {"a b": None}, {"a": 5}, "{"),
+        (
+            "a.example",
+            ["a.example"],
+            {5: None},
+            {"*": None},
+            {"a b": None},
+            {"a": 5},
+            "{",
+        ),
         "a dict from hosts ('example.com', '*.example.com') to the paths",
     ),
     (
@@ -117,22 +174,51 @@ WRONG: list[tuple[str | Sequence[str], Sequence[Any], str]] = [
             "or, if that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
         ),
     ),
-    ("REP_NOFOLLOW", ("never", "drop", 2, []), "one of False, 'page', 'links', 'count', True"),
+    (
+        "REP_NOFOLLOW",
+        ("never", "drop", 2, []),
+        "one of False, 'page', 'links', 'count', True",
+    ),
     (
         "REP_USAGE",
-        ("train-ai", {"train": "record"}, {"tdm": "drop"}, {"tdm": []}, ["tdm"], 5, "{"),
+        (
+            "train-ai",
+            {"train": "record"},
+            {"tdm": "drop"},
+            {"tdm": []},
+            ["tdm"],
+            5,
+            "{",
+        ),
         "a dict such as {'train-ai': 'record'}, with keys among train-ai, ",
     ),
     (
         "REP_USAGE_TOKENS",
-        ("Foo Bot", ["*"], {"CCBot": "train"}, {"CCBot": []}, {"CCBot": 5}, 5, True, "["),
+        (
+            "Foo Bot",
+            ["*"],
+            {"CCBot": "train"},
+            {"CCBot": []},
+            {"CCBot": 5},
+            5,
+            True,
+            "[",
+        ),
         "a list of product tokens, such as ['Google-Extended', ",
     ),
     ("REP_USAGE_FIELD", (5, True, ["usage"]), "the name of a field of items"),
     ("REP_NOINDEX", ("never", "page", 2, [], True), "one of False, 'drop', 'count'"),
     # No group names "Foo Bot": a value counts up to the first other character; "*" names no crawler.
-    ("REP_USER_AGENT", ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",", 0, True), AGENT),
-    ("REP_USER_AGENT", (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"), AGENT),
+    (
+        "REP_USER_AGENT",
+        ("Foo Bot", "FooBot/1.0", "*", "Föo", "FooBot,,Bar", ",", 0, True),
+        AGENT,
+    ),
+    (
+        "REP_USER_AGENT",
+        (["FooBot", ""], ["FooBot", "*"], ["FooBot/1.0"], b"FooBot"),
+        AGENT,
+    ),
     ("REP_USER_AGENT", ([b"FooBot"], ["FooBot", None], [], (), Ellipsis), AGENT),
 ]
 
@@ -155,7 +241,9 @@ def test_a_limit_of_delays_is_a_number_or_a_dict() -> None:
 
 def test_a_wrong_value_is_an_error_that_names_a_right_one() -> None:
     for named, values, right in WRONG:
-        for name, value in product([named] if isinstance(named, str) else named, values):
+        for name, value in product(
+            [named] if isinstance(named, str) else named, values
+        ):
             with pytest.raises(SettingsError) as error:
                 read(**{name: value})
             message = str(error.value)
@@ -212,16 +300,29 @@ RIGHT: list[tuple[str | Sequence[str], Sequence[Any], Any]] = [
 
 def test_a_right_value_gets_its_meaning_and_type() -> None:
     for named, values, meaning in RIGHT:
-        for name, value in product([named] if isinstance(named, str) else named, values):
+        for name, value in product(
+            [named] if isinstance(named, str) else named, values
+        ):
             got = read(**{name: value})[name]
-            assert (name, value, got, type(got)) == (name, value, meaning, type(meaning))
+            assert (name, value, got, type(got)) == (
+                name,
+                value,
+                meaning,
+                type(meaning),
+            )
 
 
-def test_unknown_settings_are_warned_of_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_settings_are_warned_of_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     warn_of_unknown(Settings(DEFAULTS))
-    unknown = "REP_UNREACHEABLE REP_HOLLD_MAX_WAIT REP_USERAGENT REP_SITEMAP REP_COLOUR RE_P"
+    unknown = (
+        "REP_UNREACHEABLE REP_HOLLD_MAX_WAIT REP_USERAGENT REP_SITEMAP REP_COLOUR RE_P"
+    )
     warn_of_unknown(Settings(dict.fromkeys([*unknown.split(), "REP_CACHE_TTL"], 1)))
-    [warning] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    [warning] = [
+        one.getMessage() for one in caplog.records if one.levelname == "WARNING"
+    ]
     assert warning == (
         "Unknown settings, which have no effect: REP_COLOUR, REP_HOLLD_MAX_WAIT (did you mean "
         "REP_HOLD_MAX_WAIT?), REP_SITEMAP (did you mean REP_SITEMAPS?), REP_UNREACHEABLE (did you mean "

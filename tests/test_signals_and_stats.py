@@ -25,7 +25,9 @@ RULES = "User-agent: *\nDisallow: /private\nCrawl-delay: 3\n"
 
 
 def stats_of(result: CrawlResult, *prefixes: str) -> dict[str, Any]:
-    return {name: value for name, value in result.stats.items() if name.startswith(prefixes)}
+    return {
+        name: value for name, value in result.stats.items() if name.startswith(prefixes)
+    }
 
 
 @pytest.mark.scrapy_api
@@ -35,7 +37,11 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
     rules.set("/robots.txt", f"{RULES}Sitemap: {rules.url('/map.xml')}")
     moved = sites.add(robots=redirect(rules.url("/rules")))
     rules.set("/rules", RULES)
-    steps = [site.url(path) for site in (rules, missing, busy) for path in ("/private", "/x", "/y")]
+    steps = [
+        site.url(path)
+        for site in (rules, missing, busy)
+        for path in ("/private", "/x", "/y")
+    ]
     steps += [moved.url("/private"), sites.refused() + "/x", "http://:80/x"]
     result = await crawl(StepSpider, ONE_ATTEMPT, steps=steps)
     built_in = {
@@ -50,17 +56,20 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
     settings = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
     theirs = await crawl(StepSpider, settings, steps=steps[:-1])
     assert stats_of(theirs, "rep/", "robotstxt/") == built_in
-    assert stats_of(result, "rep/", "robotstxt/") == {
-        **built_in,
-        "rep/outcome/rules": 2,
-        "rep/outcome/missing": 1,
-        "rep/outcome/unreachable": 2,
-        "rep/cache/miss": 5,
-        "rep/cache/hit": 11,  # those that waited, too: they are decided once the answer is there
-        "rep/unreachable/dropped": 4,
-        "rep/invalid_url": 1,
-        "rep/sitemaps/found": 1,
-    }
+    assert (
+        stats_of(result, "rep/", "robotstxt/")
+        == {
+            **built_in,
+            "rep/outcome/rules": 2,
+            "rep/outcome/missing": 1,
+            "rep/outcome/unreachable": 2,
+            "rep/cache/miss": 5,
+            "rep/cache/hit": 11,  # those that waited, too: they are decided once the answer is there
+            "rep/unreachable/dropped": 4,
+            "rep/invalid_url": 1,
+            "rep/sitemaps/found": 1,
+        }
+    )
     result.assert_clean()
 
 
@@ -72,12 +81,20 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     steps = [f"{root}/x" for root in roots]
     result = await crawl(StepSpider, steps=steps, signal_handlers=resolved.handlers)
     robots = [one.pop("robots") for one in resolved.all]
-    assert [isinstance(one, RobotsTxt) for one in robots] == [True, False, False, True, False]
+    assert [isinstance(one, RobotsTxt) for one in robots] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
     assert robots[1] is robots[2] is robots[4] is None
     assert not robots[0].allowed(plain.url("/private"), "testbot")
     errors = [one.pop("error") for one in resolved.all]
     assert errors[:4] == [None] * 4
-    assert re.search("refused|Connect call failed", errors[4])  # the latter without a reactor
+    assert re.search(
+        "refused|Connect call failed", errors[4]
+    )  # the latter without a reactor
     expected = [
         (Outcome.RULES, 200, f"{roots[0]}/robots.txt", 0, 0),
         (Outcome.MISSING, 404, f"{roots[1]}/robots.txt", 0, 0),
@@ -88,7 +105,10 @@ async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:
     names = ("outcome", "status", "url", "hops", "attempts")
     assert [tuple(one.pop(name) for name in names) for one in resolved.all] == expected
     for got, root in zip(resolved.all, roots, strict=True):
-        assert (got.pop("origin"), got.pop("spider")) == (Origin.from_url(root), result.spider)
+        assert (got.pop("origin"), got.pop("spider")) == (
+            Origin.from_url(root),
+            result.spider,
+        )
         assert got.keys() == {"signal", "sender"}
     result.assert_clean()
 
@@ -122,8 +142,12 @@ async def test_a_handler_that_raises_does_no_harm(sites: Sites) -> None:
     def broken(**kwargs: Any) -> None:
         raise ZeroDivisionError
 
-    handlers = dict.fromkeys([signals.robots_resolved, signals.sitemap_discovered], broken)
-    result = await crawl([site.url("/private"), site.url("/x")], signal_handlers=handlers)
+    handlers = dict.fromkeys(
+        [signals.robots_resolved, signals.sitemap_discovered], broken
+    )
+    result = await crawl(
+        [site.url("/private"), site.url("/x")], signal_handlers=handlers
+    )
     assert result.responses == {site.url("/x"): 200}
     assert result.disallowed(site.url("/private"))
     assert result.log.count("Error caught on signal handler") == 2
@@ -131,7 +155,10 @@ async def test_a_handler_that_raises_does_no_harm(sites: Sites) -> None:
 
 @pytest.mark.skipif(not hasattr(scrapy_signals, "robots_parsed"), reason="older Scrapy")
 async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) -> None:
-    site, others = sites.add(robots=RULES), [sites.add(robots=404), sites.add(robots=503)]
+    site, others = (
+        sites.add(robots=RULES),
+        [sites.add(robots=404), sites.add(robots=503)],
+    )
     got: list[Any] = []
 
     def on_parsed(robotparser: Any, request: Request) -> None:
@@ -151,7 +178,9 @@ async def test_scrapys_robots_parsed_is_sent_once_per_parsed_file(sites: Sites) 
 async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> None:
     rules = "# 1\nUser-agent: other\nDisallow:\n\nUser-agent: *\nAllow: /\nDisallow: /a*z$\n"
     site = sites.add(robots=rules)
-    result = await crawl([site.url("/abcz"), site.url("/aXz")], {"CONCURRENT_REQUESTS": 1})
+    result = await crawl(
+        [site.url("/abcz"), site.url("/aXz")], {"CONCURRENT_REQUESTS": 1}
+    )
     error = result.failure(site.url("/abcz"))
     assert isinstance(error, RobotsDisallowed)
     assert issubclass(RobotsDisallowed, IgnoreRequest)
@@ -160,7 +189,9 @@ async def test_robots_disallowed_names_the_line_that_decided(sites: Sites) -> No
     assert error.decision == Decision(False, Rule(7, "/a*z$", False), "*")
     message = "Forbidden by robots.txt (line 7: Disallow: /a*z$, group *)"
     assert str(error) == message
-    [_, record] = [one for one in result.records if one.getMessage().startswith("Forbidden")]
+    [_, record] = [
+        one for one in result.records if one.getMessage().startswith("Forbidden")
+    ]
     assert record.getMessage() == f"{message}: <GET {site.url('/aXz')}>"
     assert (record.levelname, record.spider) == ("DEBUG", result.spider)  # type: ignore[attr-defined]
     result.assert_clean()
@@ -178,7 +209,9 @@ async def test_robots_unreachable_gives_reason_and_attempts(sites: Sites) -> Non
         assert str(error) == "robots.txt unreachable: HTTP 503"
         assert result.log.count(f"{error}: <GET {url}>") == 1
     # The first failure of a row is news.
-    news = f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP 503); "
+    news = (
+        f"INFO robots.txt of {Origin.from_url(site.url())} is unreachable (HTTP 503); "
+    )
     assert result.log.count(news) == 1
     assert "ERROR" not in result.log
     result.assert_clean()

@@ -52,7 +52,9 @@ def enabled(middleware: type) -> dict[str, Any]:
     return {"DOWNLOADER_MIDDLEWARES": {middleware: 100}}
 
 
-async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path) -> None:
+async def test_a_subclass_overrules_some_decisions(
+    sites: Sites, tmp_path: Path
+) -> None:
     Overruling.seen.clear()
     site = sites.add(pages={"/map.xml": urlset([])})
     site.set("/robots.txt", f"{RULES}Sitemap: {site.url('/map.xml')}\n")
@@ -62,9 +64,15 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
     class Asking(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
             super().parse(response)
-            self.may = [await may_fetch(self.crawler, url) for url in (licensed, closed)]
+            self.may = [
+                await may_fetch(self.crawler, url) for url in (licensed, closed)
+            ]
 
-    settings = {**enabled(Overruling), "REP_DECISIONS": str(trail), "REP_SITEMAPS": True}
+    settings = {
+        **enabled(Overruling),
+        "REP_DECISIONS": str(trail),
+        "REP_SITEMAPS": True,
+    }
     result = await crawl(Asking, settings, requests=[licensed, closed])
     assert result.responses == {licensed: 200}
     assert result.spider.may == [True, False]
@@ -87,12 +95,16 @@ async def test_a_subclass_overrules_some_decisions(sites: Sites, tmp_path: Path)
 async def test_process_request_of_a_subclass_may_be_a_coroutine(sites: Sites) -> None:
     Waiting.outcomes.clear()
     site, down = sites.add(robots=RULES), sites.add(robots=503)
-    urls = [site.url(path) for path in ("/a", "/private", "/private/unseen")] + [down.url("/x")]
+    urls = [site.url(path) for path in ("/a", "/private", "/private/unseen")] + [
+        down.url("/x")
+    ]
     settings = {**HOLD, "REP_HOLD_MAX_WAIT": 0.2, **enabled(Waiting)}
     result = await crawl(urls, settings)
     assert set(result.responses) == {site.url("/a"), site.url("/private/unseen")}
     assert set(result.failures) == {site.url("/private"), down.url("/x")}
     assert Waiting.outcomes[site.url("/a")] is None
-    assert down.url("/x") not in Waiting.outcomes  # it got there only when it was given up
+    assert (
+        down.url("/x") not in Waiting.outcomes
+    )  # it got there only when it was given up
     assert result.stat("rep/given_up") == 1
     result.assert_clean()

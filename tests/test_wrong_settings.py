@@ -20,9 +20,7 @@ class NamelessSpider(ListSpider):
 @pytest.mark.scrapy_api
 async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None:
     tokens = "a product token (letters, - and _ only, such as FooBot) or a list of them"
-    attribute = (
-        f"The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be {tokens}."
-    )
+    attribute = f"The spider's attribute robotstxt_user_agent is 'Foo Bot 1.0', but must be {tokens}."
     setting = "REP_UNREACHABLE is 'wait', but must be one of 'hold', 'drop', 'allow'."
     for spider, settings, sentence in (
         (ListSpider, {"REP_UNREACHABLE": "wait"}, setting),
@@ -42,7 +40,11 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     ours = "REP_UNREACHABLE, REP_DOWNLOAD_TIMEOUT"
     for spider, settings, names in (
-        (ListSpider, {"REP_SITEMAPS": True}, f"these have no effect: {ours}, REP_SITEMAPS"),
+        (
+            ListSpider,
+            {"REP_SITEMAPS": True},
+            f"these have no effect: {ours}, REP_SITEMAPS",
+        ),
         (
             SeededSpider,
             {"REP_CACHE_TTL": "soon"},
@@ -68,7 +70,9 @@ async def test_a_spider_that_switches_it_off_is_not_warned_of_the_projects_setti
 ) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /")
     result = await crawl(OwnSite, {"REP_SITEMAPS": True}, requests=[site.url("/x")])
-    told = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    told = [
+        one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")
+    ]
     assert told == ["Not obeying robots.txt: ROBOTSTXT_OBEY is False"]
     assert result.responses == {site.url("/x"): 200}
 
@@ -82,11 +86,30 @@ async def test_a_crawl_begins_with_how_it_obeys(
     folder = "tests.helpers.storing.FolderStorage"
     for unreachable, storage, agent, says in (
         ("hold", None, {}, "as testbot{} held for up to 10 min. Cache: MemoryStorage"),
-        ("drop", folder, {"REP_USER_AGENT": "a,b"}, "as a or b{} dropped. Cache: FolderStorage"),
-        ("allow", sqlite, {"USER_AGENT": "X/5"}, "as X{} let through. Cache: SqliteStorage"),
-        ("allow", sqlite, {"USER_AGENT": "Mozilla/5.0"}, "as any crawler (*){} let through."),
+        (
+            "drop",
+            folder,
+            {"REP_USER_AGENT": "a,b"},
+            "as a or b{} dropped. Cache: FolderStorage",
+        ),
+        (
+            "allow",
+            sqlite,
+            {"USER_AGENT": "X/5"},
+            "as X{} let through. Cache: SqliteStorage",
+        ),
+        (
+            "allow",
+            sqlite,
+            {"USER_AGENT": "Mozilla/5.0"},
+            "as any crawler (*){} let through.",
+        ),
     ):
-        settings = {"REP_UNREACHABLE": unreachable, "REP_CACHE_STORAGE": storage, **agent}
+        settings = {
+            "REP_UNREACHABLE": unreachable,
+            "REP_CACHE_STORAGE": storage,
+            **agent,
+        }
         settings |= {"REP_CACHE_PATH": str(tmp_path / "x"), "REP_UNREACHEABLE": "drop"}
         result = await crawl(site.url("/"), settings)
         [line] = lines(result, "Obeying robots.txt", level="INFO")

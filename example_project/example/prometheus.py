@@ -21,7 +21,9 @@ class Exporter(Collector):
     from_crawler = classmethod(lambda cls, crawler: cls(crawler))
 
     def collect(self):
-        found = GaugeMetricFamily("scrapy_stat", "A stat of the crawl.", labels=["stat"])
+        found = GaugeMetricFamily(
+            "scrapy_stat", "A stat of the crawl.", labels=["stat"]
+        )
         for name, value in dict(self.crawler.stats.get_stats()).items():
             if isinstance(value, int | float):
                 found.add_metric([name], value)

@@ -99,12 +99,15 @@ class Report:
         order = {origin: number for number, origin in enumerate(names)}
         print_line(COLUMNS)
         print_line("-" * width for width in COLUMNS.values())
-        for origin in sorted(self.rows, key=lambda origin: order.get(origin, len(order))):
+        for origin in sorted(
+            self.rows, key=lambda origin: order.get(origin, len(order))
+        ):
             row = {"site": [names.get(origin, str(origin))], **self.rows[origin]}
             row["fetched"] = [" ".join(sorted(row.get("fetched", [])))]
             row["dropped, and why"] = sorted(row.get("dropped, and why", []))
             cells = [
-                [line for text in row.get(name, []) for line in wrap_cell(text, width)] or ["-"]
+                [line for text in row.get(name, []) for line in wrap_cell(text, width)]
+                or ["-"]
                 for name, width in COLUMNS.items()
             ]
             for line in zip_longest(*cells, fillvalue=""):
@@ -122,5 +125,7 @@ def wrap_cell(text, width):
 
 
 def print_line(cells):
-    line = "  ".join(f"{cell:{width}}" for cell, width in zip(cells, COLUMNS.values(), strict=True))
+    line = "  ".join(
+        f"{cell:{width}}" for cell, width in zip(cells, COLUMNS.values(), strict=True)
+    )
     print(line.rstrip())

@@ -40,14 +40,21 @@ class Answer:
 class Site:
     about: str
     links: list[str]  # on each of its pages; a page of any name exists
-    robots: list[Answer]  # one for each time that /robots.txt is asked for; the last one stays
+    robots: list[
+        Answer
+    ]  # one for each time that /robots.txt is asked for; the last one stays
     files: dict[str, Answer] = field(default_factory=dict)
 
 
 def redirects(count: int, body: str) -> tuple[list[Answer], dict[str, Answer]]:
     """/robots.txt that leads to `body` after `count` redirects."""
-    hops = {f"/hop{n}": Answer(status=301, location=f"/hop{n + 1}") for n in range(1, count)}
-    return [Answer(status=301, location="/hop1")], {**hops, f"/hop{count}": Answer(body)}
+    hops = {
+        f"/hop{n}": Answer(status=301, location=f"/hop{n + 1}") for n in range(1, count)
+    }
+    return [Answer(status=301, location="/hop1")], {
+        **hops,
+        f"/hop{count}": Answer(body),
+    }
 
 
 PLAIN = "# Everybody is welcome\nUser-agent: *\nDisallow: /private\n"
@@ -66,7 +73,9 @@ User-agent: ExampleBot-Images
 Disallow: /photos
 """
 
-NOT_FOUND = "<html><head><title>404 Not Found</title></head><h1>Page not found</h1></html>"
+NOT_FOUND = (
+    "<html><head><title>404 Not Found</title></head><h1>Page not found</h1></html>"
+)
 
 SITEMAPS = """\
 User-agent: *
@@ -103,9 +112,12 @@ CLUB = {
         type="text/html",
     ),
     "/news": Answer(
-        '<meta name="robots" content="nofollow"><a href="/old">Old news</a>', type="text/html"
+        '<meta name="robots" content="nofollow"><a href="/old">Old news</a>',
+        type="text/html",
     ),
-    "/members": Answer('<meta name="ExampleBot" content="noindex">Our members', type="text/html"),
+    "/members": Answer(
+        '<meta name="ExampleBot" content="noindex">Our members', type="text/html"
+    ),
     "/tea": Answer(TEA, type="text/html", headers={"X-Robots-Tag": "noarchive"}),
 }
 
@@ -257,7 +269,9 @@ class Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, where: tuple[str, int], name: str, addresses: dict[str, str]) -> None:
+    def __init__(
+        self, where: tuple[str, int], name: str, addresses: dict[str, str]
+    ) -> None:
         super().__init__(where, Handler)
         self.name, self.script = name, Script(name)
         self.addresses = addresses
@@ -285,7 +299,9 @@ def listen(name: str, number: int, port: int, addresses: dict[str, str]) -> Serv
 
 
 @contextmanager
-def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[dict[str, str]]:
+def serving(
+    port: int = PORT, asked: dict[str, int] | None = None
+) -> Iterator[dict[str, str]]:
     """Run all sites; gives their addresses by name.
 
     :param asked: gets, at the end, how often each was asked for robots.txt
@@ -295,7 +311,9 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
     try:
         for number, name in enumerate(SITES, 1):
             servers.append(listen(name, number, port, addresses))
-            port = servers[0].server_address[1]  # the first one had to take another? follow it
+            port = servers[0].server_address[
+                1
+            ]  # the first one had to take another? follow it
         yield addresses
     finally:
         if asked is not None:
@@ -307,7 +325,9 @@ def serving(port: int = PORT, asked: dict[str, int] | None = None) -> Iterator[d
 
 def directory(places: dict[str, str]) -> str:
     """What the sites are and where, and what to type if that is not where the manual has them."""
-    lines = [f"{place:24} {name:10} {SITES[name].about}" for name, place in places.items()]
+    lines = [
+        f"{place:24} {name:10} {SITES[name].about}" for name, place in places.items()
+    ]
     moved = [name for name, place in places.items() if place != address(name)]
     if moved:
         lines += [

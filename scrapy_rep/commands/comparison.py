@@ -41,7 +41,9 @@ def compare(task: Task) -> None:
     task.read_each(names, keep)
     if task.statuses:
         return  # one can't be read
-    old, new = (files[origin_of(name).robots_url if "://" in name else name] for name in names)
+    old, new = (
+        files[origin_of(name).robots_url if "://" in name else name] for name in names
+    )
     agents = asked_of(task, [old, new], task.named)
     if not agents:
         agents = agents_of([old, new], ())
@@ -85,7 +87,9 @@ class _Verdicts:
         obey_global, max_delay = self._task.obey_global, self._task.max_delay
         for chain, counts in self._changes.items():
             before, after = (
-                robots.explain(url, path, chain, obey_global=obey_global, max_delay=max_delay)
+                robots.explain(
+                    url, path, chain, obey_global=obey_global, max_delay=max_delay
+                )
                 for robots in (self._old, self._new)
             )
             if before.verdict == after.verdict:
@@ -101,7 +105,10 @@ class _Verdicts:
         """Print how many URLs change for each agent. Those with equal numbers share a line."""
         names_by_numbers: dict[str, list[str]] = {}
         for chain, counts in self._changes.items():
-            numbers = [f"{counted(count, 'URL')} {verdicts}" for verdicts, count in counts.items()]
+            numbers = [
+                f"{counted(count, 'URL')} {verdicts}"
+                for verdicts, count in counts.items()
+            ]
             if numbers:
                 names = names_by_numbers.setdefault(", ".join(numbers), [])
                 names.append(name_of(self._task, chain))
@@ -176,7 +183,9 @@ class _Meanings:
             return
         name, value = known
         if name == "user-agent":
-            self._add_agent(agent_token(value), _Line(number, f"User-agent: {readable(value)}"))
+            self._add_agent(
+                agent_token(value), _Line(number, f"User-agent: {readable(value)}")
+            )
         elif name == "sitemap":
             self.of_file.setdefault((name, value), line)
         elif name in RULES:
@@ -208,19 +217,28 @@ class _Meanings:
             self._current[kind].is_closed = True
 
 
-def _lines_changed(task: Task, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile) -> int:
+def _lines_changed(
+    task: Task, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
+) -> int:
     """Print the lines that are in one of the files only: those of each agent's groups, and those of the
     whole file. Return how many."""
     before, after = _Meanings(old.body), _Meanings(new.body)
     tokens = dict.fromkeys(token for chain in agents for token in chain)
     changed = 0
     for token in tokens:
-        changed += _print_changes(task, token, (old, before.of(token)), (new, after.of(token)))
-    return changed + _print_changes(task, None, (old, before.of_file), (new, after.of_file))
+        changed += _print_changes(
+            task, token, (old, before.of(token)), (new, after.of(token))
+        )
+    return changed + _print_changes(
+        task, None, (old, before.of_file), (new, after.of_file)
+    )
 
 
 def _print_changes(
-    task: Task, token: str | None, old: tuple[RobotsFile, _Lines], new: tuple[RobotsFile, _Lines]
+    task: Task,
+    token: str | None,
+    old: tuple[RobotsFile, _Lines],
+    new: tuple[RobotsFile, _Lines],
 ) -> int:
     """Print which lines are in one of the files only. Return how many.
 

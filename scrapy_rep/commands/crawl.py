@@ -20,7 +20,13 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 
-from scrapy_rep.commands.output import CommandError, Ending, Status, WrongUsage, complain
+from scrapy_rep.commands.output import (
+    CommandError,
+    Ending,
+    Status,
+    WrongUsage,
+    complain,
+)
 from scrapy_rep.commands.task import Chain, Job, Task, question
 from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
 from scrapy_rep.engine.log import get_logger
@@ -133,7 +139,9 @@ class CrawlTask(Task):
         for one in errors:
             if isinstance(one, Exception):
                 raise CommandError(text_of(one), Status.UNREACHABLE) from one
-        problem = getattr(crawler.spider, "error", RobotsSpider.error)  # there may be no spider
+        problem = getattr(
+            crawler.spider, "error", RobotsSpider.error
+        )  # there may be no spider
         if problem is not None:
             raise problem
 
@@ -166,7 +174,10 @@ def use_spider(settings: Settings, name: str) -> None:
         raise WrongUsage(f"no such spider: {name!r}") from None
     spider.update_settings(settings)
     # Attributes win over settings.
-    for attribute, setting in ((SPIDER_ATTRIBUTE, "REP_USER_AGENT"), ("user_agent", "USER_AGENT")):
+    for attribute, setting in (
+        (SPIDER_ATTRIBUTE, "REP_USER_AGENT"),
+        ("user_agent", "USER_AGENT"),
+    ):
         if (value := getattr(spider, attribute, None)) is not None:
             settings.set(setting, value, "cmdline")
 
@@ -203,14 +214,18 @@ class RobotsSpider(Spider):
     """Runs a job while the engine runs; yields no requests."""
 
     name = "scrapy-robots"
-    error: Exception | None = CommandError("stopped before it was done", Status.UNREACHABLE)
+    error: Exception | None = CommandError(
+        "stopped before it was done", Status.UNREACHABLE
+    )
     """What went wrong; None once the job has ended."""
     job: Job
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
         try:
-            running: Deferred[None] = deferred_from_coro(self._run(Lookup(self.crawler)))
+            running: Deferred[None] = deferred_from_coro(
+                self._run(Lookup(self.crawler))
+            )
 
             async def stop() -> None:
                 running.cancel()
@@ -259,7 +274,9 @@ async def follow(
         by, request = origin_of(request), Request(target)
         if why := await lookup.refuses(origin_of(request), by):
             raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
-    raise CommandError(f"redirects in a loop, or more than {most} times", Status.UNREACHABLE)
+    raise CommandError(
+        f"redirects in a loop, or more than {most} times", Status.UNREACHABLE
+    )
 
 
 class Lookup(ResolutionListener):
@@ -275,7 +292,9 @@ class Lookup(ResolutionListener):
         self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
 
-    async def each(self, origins: Sequence[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+    async def each(
+        self, origins: Sequence[Origin]
+    ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order. Others are fetched meanwhile."""
         flights = self.origins.flights
         for one in origins[:_AHEAD]:
@@ -300,7 +319,9 @@ class Lookup(ResolutionListener):
         body may be longer than what counts."""
         try:
             with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(origin, Request(origin.robots_url))
+                answer = await self.origins.fetcher.fetch(
+                    origin, Request(origin.robots_url)
+                )
         except CONFIGURATION_ERRORS as error:
             raise CommandError(text_of(error), Status.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
@@ -330,7 +351,11 @@ class Lookup(ResolutionListener):
         nor robots.txt, and leaves redirects to :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None
-        meta = {"dont_redirect": True, HOP_KEY: request.meta.get(HOP_KEY, Plain()), **meta}
+        meta = {
+            "dont_redirect": True,
+            HOP_KEY: request.meta.get(HOP_KEY, Plain()),
+            **meta,
+        }
         request = request.replace(callback=NO_CALLBACK, meta=meta)
         self.context.engine.hand_over()
         try:
@@ -346,14 +371,23 @@ class Lookup(ResolutionListener):
     async def refuses(self, target: Origin, by: Origin) -> str:
         """Return why not to request anything from *target*, which *by* named; "" for no reason."""
         refused = await self.origins.targets.refuses(target, by)
-        return "not read: its host has a private address (see REP_PRIVATE_HOSTS)" if refused else ""
+        return (
+            "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+            if refused
+            else ""
+        )
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         answer = flight.answer
         entry, stale = state.entry, isinstance(state.status, Stale)
         failed = entry.unreachable_since is not None
-        latest: Answer | Entry = answer or entry  # the entry keeps only answers that count
-        notes = [answer.note if answer is not None else "", "" if failed else entry.note]
+        latest: Answer | Entry = (
+            answer or entry
+        )  # the entry keeps only answers that count
+        notes = [
+            answer.note if answer is not None else "",
+            "" if failed else entry.note,
+        ]
         facts = Facts(
             origin=entry.origin,
             robots_url=state.origin.robots_url,

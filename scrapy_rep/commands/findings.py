@@ -42,12 +42,16 @@ def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> 
             output.put(data)
         elif finding in shown:
             message = f"{finding.message} [{finding.code}]"
-            output.line(f"{place}: {finding.severity}: {message}", coloured=finding.severity)
+            output.line(
+                f"{place}: {finding.severity}: {message}", coloured=finding.severity
+            )
             if lines := _lines(finding):
                 output.line(f"    {lines}")
             output.line(f"    fix: {finding.fix}")
     if len(shown) < len(findings):
-        codes = dict.fromkeys(finding.code for finding in findings if finding not in shown)
+        codes = dict.fromkeys(
+            finding.code for finding in findings if finding not in shown
+        )
         hidden = counted(len(findings) - len(shown), "other finding")
         output.line(f"# {source}: {hidden}, see --json: {some(list(codes))}")
     output.line(f"# {source}: {_counts(findings)}")
@@ -72,5 +76,9 @@ def _lines(finding: Finding) -> str:
 
 def _counts(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.severity for finding in findings)
-    texts = [counted(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
+    texts = [
+        counted(counts[severity], severity)
+        for severity in SEVERITIES
+        if counts[severity]
+    ]
     return ", ".join(texts) or "nothing to report"

@@ -46,13 +46,17 @@ def cache(task: CrawlTask) -> None:
         raise WrongUsage("--drop needs hosts or URLs; '*' drops everything")
     with task.storage() as storage:
         if storage is None:
-            raise CommandError("REP_CACHE_STORAGE is in memory, so nothing is left after a crawl")
+            raise CommandError(
+                "REP_CACHE_STORAGE is in memory, so nothing is left after a crawl"
+            )
         origins = []
         for one in urls:
             with task.going_on():
                 origins.append(str(request_for(one)[1]))
         entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
-        if task.options.drop:  # once all is read: a storage need not allow changes meanwhile
+        if (
+            task.options.drop
+        ):  # once all is read: a storage need not allow changes meanwhile
             found = [*origins, *(entry.origin for entry in entries)]
             _drop(task, storage, dict.fromkeys(found))
             return
@@ -87,7 +91,9 @@ def _show(task: CrawlTask, storage: Storage, origin: str) -> None:
         _not_found(task, f"{origin}: {error}")
         return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    task.output.put_all({**_as_json(task.rep, entry), "body": body}, "state", "origin", body=[])
+    task.output.put_all(
+        {**_as_json(task.rep, entry), "body": body}, "state", "origin", body=[]
+    )
     for line in (body or "").splitlines():
         task.output.line(line)
 
@@ -126,7 +132,8 @@ def _list(task: CrawlTask, entries: Iterable[Entry], hosts: Sequence[str]) -> No
         task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
     if entry is None:
         _not_found(
-            task, f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty"
+            task,
+            f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty",
         )
 
 
@@ -192,7 +199,9 @@ def held(task: CrawlTask) -> None:
             why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
             why += f"next attempt not before {iso(entry.next_attempt_at)}"
         count, since = counted(requests, "request"), f"held for {duration(seconds)}"
-        task.output.put(held_fields(origin, requests, seconds, entry), count, origin, since, why)
+        task.output.put(
+            held_fields(origin, requests, seconds, entry), count, origin, since, why
+        )
     total = counted(sum(requests for _, requests, _ in found), "request")
     task.output.line(f"# {total} of {counted(len(found), 'origin')} held")
 
@@ -204,10 +213,14 @@ def _held_in(path: Path) -> list[tuple[str, int, float]]:
         # While a crawl runs, and after it was killed, there is a WAL beside its file. If there is
         # none, reading must not create one: the next run would conclude that the crawl was killed.
         mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)) as db:
+        with closing(
+            sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)
+        ) as db:
             return db.execute(_HELD).fetchall()
     except (sqlite3.Error, OSError) as error:
-        raise CommandError(f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE) from None
+        raise CommandError(
+            f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE
+        ) from None
 
 
 # -- report ----------------------------------------------------------------------------------
@@ -219,7 +232,9 @@ def report(task: CrawlTask) -> None:
     if not task.arguments:
         raise WrongUsage("--report needs a file that REP_DECISIONS has written")
     if find_spec(LIBRARY) is None:
-        raise CommandError(f'--report needs {LIBRARY}: pip install "scrapy-rep[report]"')
+        raise CommandError(
+            f'--report needs {LIBRARY}: pip install "scrapy-rep[report]"'
+        )
     try:
         data = ReportData.read(task.arguments)
     except OSError as error:

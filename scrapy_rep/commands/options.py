@@ -47,8 +47,14 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "product token of a crawler; A,B is one crawler, B being its fallback; may be repeated",
         {"metavar": "TOKEN", **_MANY},
     ),
-    "--agents-of-file": ("ask about all agents that the robots.txt names, and *", _FLAG),
-    "--agents-known": ("ask about known crawlers (search, AI), of / if no URL is given", _FLAG),
+    "--agents-of-file": (
+        "ask about all agents that the robots.txt names, and *",
+        _FLAG,
+    ),
+    "--agents-known": (
+        "ask about known crawlers (search, AI), of / if no URL is given",
+        _FLAG,
+    ),
     "--spider": ("use the settings and the agent of this spider", {"metavar": "NAME"}),
     "--file": ("read robots.txt from FILE, - for standard input", {"metavar": "FILE"}),
     "--json": ("print JSON, one object a line", _FLAG),
@@ -65,13 +71,22 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"metavar": "SEVERITY", "choices": ("error", "warning", "note")},
     ),
     "--sitemaps": ("list an origin's sitemaps as a tree, and count their URLs", _FLAG),
-    "--page": ("show X-Robots-Tag headers and robots metas of pages, URLs or --file", _FLAG),
+    "--page": (
+        "show X-Robots-Tag headers and robots metas of pages, URLs or --file",
+        _FLAG,
+    ),
     "--header": (
         "with --page --file, a header of the page such as X-Robots-Tag:noindex; may be repeated",
         {"metavar": "HEADER", **_MANY},
     ),
-    "--usage": ("show whether pages may be used for AI training, search and so on", _FLAG),
-    "--cache": ("list the project's robots.txt cache, or what it has of hosts or URLs", _FLAG),
+    "--usage": (
+        "show whether pages may be used for AI training, search and so on",
+        _FLAG,
+    ),
+    "--cache": (
+        "list the project's robots.txt cache, or what it has of hosts or URLs",
+        _FLAG,
+    ),
     "--drop": ("with --cache, remove the entries instead", _FLAG),
     "--report": ("print the report on crawls (HTML) from REP_DECISIONS files", _FLAG),
     "--held": ("list what the crawl with this JOBDIR holds", {"metavar": "JOBDIR"}),
@@ -88,14 +103,22 @@ def add_options(parser: ArgumentParser) -> None:
 def check_options(options: Namespace, arguments: Iterable[str]) -> None:
     """Raise :class:`WrongUsage` for options that aren't there, or would change nothing."""
     # What Python before 3.13 makes of the value of "--file=--".
-    values = (options.file, options.spider, options.held, *options.agent, *options.header)
+    values = (
+        options.file,
+        options.spider,
+        options.held,
+        *options.agent,
+        *options.header,
+    )
     if [] in values:
         raise WrongUsage("no option takes the value --")
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
             name = argument.partition("=")[0]
             meant = [
-                known for known in _OPTIONS if known.startswith(name) and name.startswith("--")
+                known
+                for known in _OPTIONS
+                if known.startswith(name) and name.startswith("--")
             ]
             meant = meant or get_close_matches(name, _OPTIONS, 1, _SIMILAR)
             hint = f"; did you mean {' or '.join(meant)}?" if meant else ""
@@ -111,7 +134,9 @@ def module_of(options: Namespace) -> tuple[str, str]:
 
 def _given(options: Namespace, names: Any) -> list[str]:
     """Return those of these options that are given; an empty value counts as given."""
-    return [name for name in names if getattr(options, name, None) not in (None, False, [])]
+    return [
+        name for name in names if getattr(options, name, None) not in (None, False, [])
+    ]
 
 
 def action_of(options: Namespace) -> str:
@@ -127,7 +152,9 @@ def _check_combination(options: Namespace) -> None:
     for these in (list(_ACTIONS), _FORMS):
         given = _given(options, these)
         if len(given) > 1 and given != ["json", "explain"]:
-            raise WrongUsage(f"{_option(given[0])} and {_option(given[1])} can't be combined")
+            raise WrongUsage(
+                f"{_option(given[0])} and {_option(given[1])} can't be combined"
+            )
     action = action_of(options)
     others = [name for _, names in _ACTIONS.values() for name in names]
     if action == "report":  # always HTML, and from the record alone

@@ -65,7 +65,10 @@ def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
     if sys.stderr is not None:  # print() would write to standard output instead
         try:
-            print(fitted(f"scrapy robots: {clean(str(message))}", sys.stderr), file=sys.stderr)
+            print(
+                fitted(f"scrapy robots: {clean(str(message))}", sys.stderr),
+                file=sys.stderr,
+            )
         except OSError:  # its disk is full, or nobody reads it
             _give_up(sys.stderr)
 
@@ -88,7 +91,9 @@ def usage_error(error: WrongUsage, program: str) -> str:
     """Return the message of *error* for ``argparse``, which prints it after *program*."""
     before = f"{program}: error: "
     message = f"{before}{clean(str(error))}"
-    return (message if sys.stderr is None else fitted(message, sys.stderr)).removeprefix(before)
+    return (
+        message if sys.stderr is None else fitted(message, sys.stderr)
+    ).removeprefix(before)
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -167,7 +172,9 @@ class Output:
         """Print *data* for programs; or the fields *names* as a line for people, and below it the
         rest of *data*, in which *words* take the place of values."""
         self.put(data, *(data[name] for name in names))
-        shown = {name: words.get(name, data[name]) for name in data if name not in names}
+        shown = {
+            name: words.get(name, data[name]) for name in data if name not in names
+        }
         columns = max(map(len, shown))
         for name, value in shown.items():
             for one in value if isinstance(value, list) else [value]:
@@ -199,7 +206,9 @@ class Output:
 
 def _words(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_words(one)}" for key, one in value.items() if one is not None)
+        return ", ".join(
+            f"{key}: {_words(one)}" for key, one in value.items() if one is not None
+        )
     if isinstance(value, list):
         return " ".join(map(_words, value))
     return str(value) if not isinstance(value, bool) else "yes" if value else "no"

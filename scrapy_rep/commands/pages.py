@@ -53,7 +53,9 @@ async def _fetched(
         pages: dict[str, Response] = {}
         for chain in task.agents(lookup.origins.agents):
             try:
-                page: Fetched = await follow(lookup, request, partial(_get, lookup, chain, pages))
+                page: Fetched = await follow(
+                    lookup, request, partial(_get, lookup, chain, pages)
+                )
             except CommandError as error:
                 page = error
                 task.statuses.add(error.status)
@@ -106,8 +108,12 @@ def page(task: CrawlTask) -> None:
     for header in task.options.header:
         name, colon, value = header.partition(":")
         if not colon:
-            raise WrongUsage(f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'")
-        headers.appendlist(name.strip(), value.strip().encode("utf-8", "surrogateescape"))
+            raise WrongUsage(
+                f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'"
+            )
+        headers.appendlist(
+            name.strip(), value.strip().encode("utf-8", "surrogateescape")
+        )
     name = task.options.file
     response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
     for chain in task.agents():
@@ -153,7 +159,9 @@ def usage(task: CrawlTask) -> None:
         known = UsageLookup(lookup.context, lookup.origins)
         async for request, chain, page, about in _fetched(task, lookup, asked):
             if isinstance(page, CommandError):
-                found = known.robots(request, chain)  # all that is known without the page
+                found = known.robots(
+                    request, chain
+                )  # all that is known without the page
             else:
                 final, _ = request_for(page.url)
                 await known.fetch(final, chain)
@@ -247,7 +255,9 @@ class _Site:
         self._origin = origin
         self._origins: set[Origin] = set()
         self._judges: dict[str, _Judge | None] = {}
-        self._listed: dict[str, set[str]] = {}  # the sitemaps that the host of a prefix lists
+        self._listed: dict[
+            str, set[str]
+        ] = {}  # the sitemaps that the host of a prefix lists
         self._seen: set[str] = set()
         self._urls = self._read_files = 0
         self._by_rule: Counter[Place] = Counter()
@@ -262,19 +272,26 @@ class _Site:
         for value in listed:
             url = value.strip()
             with suppress(ValueError):  # an invalid one is listed as it stands
-                url = resolve_sitemap(url, robots.facts.final_url or origin.robots_url).url
+                url = resolve_sitemap(
+                    url, robots.facts.final_url or origin.robots_url
+                ).url
             urls[url] = None
         line = self._task.output.line
         line(*_columns("URLs", "forbidden"), f"for {in_words(self._chain)}")
         line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
         await self._each(list(urls), origin.robots_url, ())
         counts = _columns(self._urls, sum(self._by_rule.values()))
-        line(*counts, f"total in {counted(self._read_files, 'sitemap')} that could be read")
+        line(
+            *counts,
+            f"total in {counted(self._read_files, 'sitemap')} that could be read",
+        )
         for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
             where = f"line {number} of {robots_url}" if number else robots_url
             line(*_columns("", count), f"by {where}: {rule}")
 
-    async def _each(self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]) -> None:
+    async def _each(
+        self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]
+    ) -> None:
         """Read sitemaps one after the other, each with those that it lists. *chain*: the indexes that led
         to them."""
         statuses = self._task.statuses
@@ -301,14 +318,19 @@ class _Site:
         if one.sitemap in self._seen:
             raise CommandError("listed above", Status.GOOD)
         if len(self._seen) >= settings.sitemap_max_files:
-            raise CommandError("not read: this origin has too many sitemaps", Status.UNREACHABLE)
+            raise CommandError(
+                "not read: this origin has too many sitemaps", Status.UNREACHABLE
+            )
         self._seen.add(one.sitemap)
 
         async def get(request: Request) -> Response:
             await self._file(origin_of(request))
             await self._lookup.check(request, self._chain)
             one.final_url = request.url
-            meta = {"download_maxsize": settings.sitemap_max_bytes, "download_warnsize": 0}
+            meta = {
+                "download_maxsize": settings.sitemap_max_bytes,
+                "download_warnsize": 0,
+            }
             response = await self._lookup.download(request, **meta)
             one.status, one.fetched = response.status, True
             return response
@@ -350,7 +372,9 @@ class _Site:
                     if entry.get("broken"):
                         one.broken += 1
                     elif reader.kind is Kind.INDEX:
-                        child = resolve_sitemap(str(entry.get("loc")), encode=encode).url
+                        child = resolve_sitemap(
+                            str(entry.get("loc")), encode=encode
+                        ).url
                         children.append(child.partition("#")[0])
                     else:
                         url, prefix = encode.page(entry.get("loc"))
@@ -360,7 +384,9 @@ class _Site:
         one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
         one.sitemaps = len(children)
         if children and one.depth >= settings.sitemap_max_depth:
-            one.problem = f"{counted(len(children), 'sitemap')} not read: nested too deep"
+            one.problem = (
+                f"{counted(len(children), 'sitemap')} not read: nested too deep"
+            )
             return []
         return children
 
@@ -396,7 +422,9 @@ class _Site:
         if prefix not in self._listed:
             base = robots.facts.final_url or origin.robots_url
             listed = listed_sitemaps(base, robots.parsed.sitemaps)
-            self._listed[prefix] = {found.url.partition("#")[0] for _, found in listed if found}
+            self._listed[prefix] = {
+                found.url.partition("#")[0] for _, found in listed if found
+            }
         return not self._listed[prefix].isdisjoint(one.line)
 
     async def _judge(self, prefix: str) -> _Judge | None:
@@ -407,10 +435,14 @@ class _Site:
             robots = await self._file(Origin.from_url(prefix))
             if robots.outcome is Outcome.RULES:
                 _, rules = robots.parsed.rules(self._chain, obey_global)
-                refusal = too_slow(robots.parsed, self._chain, obey_global, settings.max_delay)
+                refusal = too_slow(
+                    robots.parsed, self._chain, obey_global, settings.max_delay
+                )
                 return _Judge(robots, rules, None if refusal is None else refusal.rule)
             if robots.forbids:
-                return _Judge(robots, NO_RULES, Rule(0, "", False, robots.facts.setting or ""))
+                return _Judge(
+                    robots, NO_RULES, Rule(0, "", False, robots.facts.setting or "")
+                )
             if robots.outcome is Outcome.MISSING or robots.unrestricted:
                 return _Judge(robots, NO_RULES)
         return None
@@ -420,7 +452,12 @@ class _Site:
         self._read_files += one.kind is not None
         self._by_rule.update(one.rules)
         rules = [
-            {"robots_url": robots_url, "line": line or None, "rule": rule, "urls": count}
+            {
+                "robots_url": robots_url,
+                "line": line or None,
+                "rule": rule,
+                "urls": count,
+            }
             for (robots_url, line, rule), count in one.rules.most_common(_RULES)
         ]
         told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)
@@ -442,7 +479,8 @@ def _remarks(one: Sitemap) -> str:
         one.kind == Kind.INDEX.value and f"index of {counted(one.sitemaps, 'sitemap')}",
         one.final_url != one.sitemap and f"redirects to {one.final_url}",
         one.unjudged and f"{one.unjudged:,} not checked: robots.txt unavailable",
-        one.foreign and f"{one.foreign:,} on hosts that do not list it, which a crawl leaves out",
+        one.foreign
+        and f"{one.foreign:,} on hosts that do not list it, which a crawl leaves out",
         one.invalid and f"{counted(one.invalid, 'entry', 'entries')} without a URL",
         one.broken and f"{counted(one.broken, 'entry', 'entries')} with a damaged URL",
         one.problem,

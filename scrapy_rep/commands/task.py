@@ -51,7 +51,9 @@ _NOT_UTF8 = "not UTF-8: {!r}"
 
 # What looks like the beginning of a site's address, and what looks like it but is a file's name.
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
-_FILE_NAME = re.compile(r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z")
+_FILE_NAME = re.compile(
+    r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z"
+)
 
 Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
@@ -117,7 +119,9 @@ class Task:
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own."""
-        raise WrongUsage("a site is asked by Scrapy: scrapy robots, with the same options")
+        raise WrongUsage(
+            "a site is asked by Scrapy: scrapy robots, with the same options"
+        )
 
     @contextmanager
     def going_on(self, where: str = "") -> Iterator[None]:
@@ -135,7 +139,12 @@ class Task:
         is_taken = STDIN in (self.options.file, *(self.options.compare or ()))
         if is_taken and STDIN in arguments:
             raise WrongUsage("standard input can be read only once")
-        if not arguments and not is_taken and sys.stdin is not None and not sys.stdin.isatty():
+        if (
+            not arguments
+            and not is_taken
+            and sys.stdin is not None
+            and not sys.stdin.isatty()
+        ):
             arguments = [STDIN]
         for argument in arguments:
             if argument == STDIN:
@@ -143,7 +152,9 @@ class Task:
             else:
                 yield argument
 
-    def questions(self, *, of_file: bool = False, needs_one: bool = True) -> Iterator[Question]:
+    def questions(
+        self, *, of_file: bool = False, needs_one: bool = True
+    ) -> Iterator[Question]:
         """Yield what each URL comes to. Complains about invalid ones.
 
         :param of_file: a file is asked, so a path alone will do
@@ -173,7 +184,9 @@ class Task:
             elif line := line.removeprefix(b"\xef\xbb\xbf").strip():
                 yield line.decode("utf-8", "surrogateescape")
 
-    def read_each(self, names: Sequence[str], use: Callable[[RobotsFile], None]) -> None:
+    def read_each(
+        self, names: Sequence[str], use: Callable[[RobotsFile], None]
+    ) -> None:
         """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
         origins: dict[Origin, None] = {}
         if list(names).count(STDIN) > 1:
@@ -189,7 +202,11 @@ class Task:
                 if "://" in name:
                     origins[origin_of(name)] = None
                 else:
-                    use(RobotsFile(Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)))
+                    use(
+                        RobotsFile(
+                            Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)
+                        )
+                    )
         if origins:
             self.crawl(job)
 

@@ -14,7 +14,13 @@ from scrapy_rep.commands.output import Status, WrongUsage, complain
 from scrapy_rep.commands.task import READ_BYTES, STDIN, read_file
 from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, OF_CHAIN, Crawler, about_known
 from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
-from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, facts_line, in_words
+from scrapy_rep.inspection.explanation import (
+    Explanation,
+    Facts,
+    RobotsFile,
+    facts_line,
+    in_words,
+)
 from scrapy_rep.inspection.findings import NOTE, SEVERITIES, finding, some
 from scrapy_rep.inspection.lint import lint as findings_in
 from scrapy_rep.inspection.lint import rows
@@ -38,11 +44,22 @@ _WIDEST = len("unreachable")
 _WIDEST_OPERATOR = max(len(crawler.operator) for crawler in KNOWN)
 _WIDEST_PURPOSE = max(len(crawler.purpose) for crawler in KNOWN)
 
-_ABOUT_KNOWN = f"crawlers known on {AS_OF}; --csv and --json name the page that documents each"
+_ABOUT_KNOWN = (
+    f"crawlers known on {AS_OF}; --csv and --json name the page that documents each"
+)
 
 _NO_AGENT = "no --agent given, so this is about any crawler that no group names (*)"
 
-_CSV_FIELDS = ("url", "agent", "verdict", "line", "rule", "group", "robots_url", "status")
+_CSV_FIELDS = (
+    "url",
+    "agent",
+    "verdict",
+    "line",
+    "rule",
+    "group",
+    "robots_url",
+    "status",
+)
 
 
 def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
@@ -50,12 +67,16 @@ def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chai
     too many, only the first count."""
     named = {token.lower(): token for file in robots for token in file.outline.tokens()}
     if len(named) > _MAX_AGENTS:
-        complain(f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about")
+        complain(
+            f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about"
+        )
     chosen = [token for token in named.values() if token != GLOBAL][:_MAX_AGENTS]
     return list(dict.fromkeys([*asked, *((token,) for token in [*chosen, GLOBAL])]))
 
 
-def asked_of(task: Task, files: Iterable[RobotsFile], named: list[Chain]) -> list[Chain]:
+def asked_of(
+    task: Task, files: Iterable[RobotsFile], named: list[Chain]
+) -> list[Chain]:
     """Return the agents that *task* asks about: those *named* and, with these options, known ones and
     those that *files* name."""
     options = task.options
@@ -88,7 +109,9 @@ def decide(task: Task) -> None:
 
 def _by_file(task: Task) -> Counter[str]:
     name = task.options.file
-    robots = RobotsFile(Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name))
+    robots = RobotsFile(
+        Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name)
+    )
     return _print(task, robots, task.agents(), task.questions(of_file=True))
 
 
@@ -131,11 +154,18 @@ def _print(
     for url, _, path, steps in asked:
         for chain in agents:
             explanation = robots.explain(
-                url, path, chain, obey_global=obey_global, max_delay=task.max_delay, steps=steps
+                url,
+                path,
+                chain,
+                obey_global=obey_global,
+                max_delay=task.max_delay,
+                steps=steps,
             )
             totals[explanation.verdict] += 1
             if not explanation.allowed or explanation.unreachable:
-                task.statuses.add(Status.UNREACHABLE if explanation.unreachable else Status.FOUND)
+                task.statuses.add(
+                    Status.UNREACHABLE if explanation.unreachable else Status.FOUND
+                )
             _print_verdict(task, explanation, columns)
             rule = explanation.decision.rule
             if options.show and rule is not None:

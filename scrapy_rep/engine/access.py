@@ -120,7 +120,9 @@ class StopAtStart:
 
     def _engine_started(self, **_: Any) -> None:
         extra = {"spider": self._crawler.spider}
-        logger.error("%(message)s The crawl ends.", {"message": self._message}, extra=extra)
+        logger.error(
+            "%(message)s The crawl ends.", {"message": self._message}, extra=extra
+        )
         if not self._in_shell:  # fetch() would wait for ever
             # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
             self._crawler.engine.pause()
@@ -186,7 +188,9 @@ class Closing:
             while self.steps:
                 next_one = min(self.steps, key=lambda step: step[0])
                 self.steps.remove(next_one)
-                with isolated("work before closing"):  # or the spider would stay open, paused
+                with isolated(
+                    "work before closing"
+                ):  # or the spider would stay open, paused
                     await next_one[1]()
         finally:
             self._lock.release()
@@ -276,8 +280,12 @@ class Trail:
         self._on_done = on_done
         # A request may come from Scrapy's queue with the number of an earlier run.
         self._run = time.time_ns()
-        self._carriers: dict[int, int] = {}  # how many requests carry a number, by number
-        self._in_progress: dict[Request, int] = {}  # the numbers of those that the engine has taken
+        self._carriers: dict[
+            int, int
+        ] = {}  # how many requests carry a number, by number
+        self._in_progress: dict[
+            Request, int
+        ] = {}  # the numbers of those that the engine has taken
 
     @property
     def numbers(self) -> list[int]:
@@ -406,7 +414,9 @@ class Following:
         if not self._trails or isinstance(engine._slot.inprogress, _InProgress):
             return
         engine._slot.inprogress = _InProgress(engine._slot.inprogress, self._trails)
-        self._crawler.signals.connect(self._response_received, signals.response_received)
+        self._crawler.signals.connect(
+            self._response_received, signals.response_received
+        )
         scheduler = engine._slot.scheduler
         enqueue = scheduler.enqueue_request
 
@@ -433,7 +443,8 @@ class Following:
     def is_kept(self, request: Request) -> bool:
         """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
         return any(
-            trail.number_of(request) is not None and trail.is_kept() for trail in self._trails
+            trail.number_of(request) is not None and trail.is_kept()
+            for trail in self._trails
         )
 
     def stays_in_memory(self, request: Request) -> bool:
@@ -530,7 +541,9 @@ class EngineAccess:
 
         scraped = copy(request)
         scraped.errback = hand_over
-        done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(failure, scraped)
+        done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(
+            failure, scraped
+        )
         return done
 
     @staticmethod
@@ -545,7 +558,11 @@ class EngineAccess:
             return True
         try:
             return spider._rules[request.meta["rule"]].errback is not None
-        except (KeyError, IndexError, TypeError):  # somebody has changed the request's meta
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+        ):  # somebody has changed the request's meta
             return True
 
     def obstacle_before(self, ours: object) -> str:
@@ -560,7 +577,10 @@ class EngineAccess:
             owner = getattr(method, "__self__", None)
             if owner is ours:
                 break
-            if getattr(method, "__func__", None) is not OffsiteMiddleware.process_request:
+            if (
+                getattr(method, "__func__", None)
+                is not OffsiteMiddleware.process_request
+            ):
                 return f"{_name_of(method)} sees requests before {type(ours).__name__} does"
         else:
             return f"{type(ours).__name__} is not among the downloader middlewares"
@@ -568,7 +588,9 @@ class EngineAccess:
             return f"{type(ours).__name__} has a process_request() of its own"
         for method in methods["process_exception"]:
             if method is not None and not _is_known(method):
-                return f"{_name_of(method)} has a process_exception(), which sees refusals"
+                return (
+                    f"{_name_of(method)} has a process_exception(), which sees refusals"
+                )
         return ""
 
     def scheduling(self) -> Scheduling:
@@ -595,13 +617,17 @@ class EngineAccess:
     def scheduler(self) -> Any:
         """Public since Scrapy 2.19."""
         engine = self._crawler.engine
-        return engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
+        return (
+            engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
+        )
 
     @property
     def scheduler_outlives(self) -> bool:
         """Whether requests in the scheduler outlive the process. Not asked of Scrapy's own: with
         JOBDIR they do, but then the hold is on disk."""
-        return self.scheduler_is_foreign and bool(getattr(self.scheduler, "persist", True))
+        return self.scheduler_is_foreign and bool(
+            getattr(self.scheduler, "persist", True)
+        )
 
     @property
     def scheduler_is_foreign(self) -> bool:
@@ -658,7 +684,9 @@ def _is_known(method: Any) -> bool:
 class Listener:
     """Calls handlers while it listens."""
 
-    def __init__(self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]) -> None:
+    def __init__(
+        self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]
+    ) -> None:
         """*handlers*: by signal; signals keep only weak references."""
         self._signals = crawler.signals
         self._handlers = handlers
@@ -718,7 +746,12 @@ class PacedSlot:
         """Return the request to send next, for which :meth:`send_in` is to be called; None if none
         waits, if one is being transferred, or if somebody has this one already."""
         slot = self._slot
-        if self._is_due or self._sent is not None or slot.transferring or not slot.queue:
+        if (
+            self._is_due
+            or self._sent is not None
+            or slot.transferring
+            or not slot.queue
+        ):
             return None
         self._is_due = True
         request: Request = slot.queue[0][0]
@@ -763,19 +796,27 @@ class DownloadSlots:
         self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
         # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
         per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
-        self._usual = per_address or crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._usual = per_address or crawler.settings.getint(
+            "CONCURRENT_REQUESTS_PER_DOMAIN"
+        )
 
     def key_of(self, url: str) -> str:
         key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
         return key
 
-    def not_there_yet(self, request: Request, on_their_way: list[Request]) -> list[Request]:
+    def not_there_yet(
+        self, request: Request, on_their_way: list[Request]
+    ) -> list[Request]:
         """Return those of *on_their_way*, which the engine took, that have not got to the slot of
         *request* so far."""
         slot = self._slot_of(request)
         active = slot.active if slot is not None else ()
         downloading = self._crawler.engine.downloader.active if on_their_way else ()
-        return [other for other in on_their_way if other in downloading and other not in active]
+        return [
+            other
+            for other in on_their_way
+            if other in downloading and other not in active
+        ]
 
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
@@ -799,7 +840,9 @@ class DownloadSlots:
     def agents_of(self, key: str, origin: str) -> list[Chain]:
         """Return the agents whose delays the slot *key* keeps for *origin*."""
         slowed = self._known(key)
-        return [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+        return (
+            [agent for name, agent in slowed.wanted if name == origin] if slowed else []
+        )
 
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
@@ -813,10 +856,14 @@ class DownloadSlots:
         about = origin, agent
         if seconds != wanted.get(about, 0.0):
             if not self.slowed:
-                self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
+                self._crawler.signals.connect(
+                    self._downloaded, signals.response_downloaded
+                )
             elif len(self.slowed) > 2 * len(slots):
                 # Scrapy removes slots a minute after their last request.
-                self.slowed = {key: one for key, one in self.slowed.items() if self._known(key)}
+                self.slowed = {
+                    key: one for key, one in self.slowed.items() if self._known(key)
+                }
             wanted[about] = seconds
             longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
             self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
@@ -844,7 +891,9 @@ class DownloadSlots:
         if len(self._paced) > 2 * len(downloader.slots):
             current = downloader.slots
             self._paced = {
-                name: one for name, one in self._paced.items() if one.is_of(current.get(name))
+                name: one
+                for name, one in self._paced.items()
+                if one.is_of(current.get(name))
             }
         paced = self._paced[key] = PacedSlot(downloader, slot)
         return paced

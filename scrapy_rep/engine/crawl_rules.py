@@ -18,7 +18,9 @@ class CrawlRules:
     def __init__(self, spider: Spider | None) -> None:
         self._spider: Any = spider if isinstance(spider, CrawlSpider) else None
         rules = self._spider._rules if self._spider is not None else ()
-        self._rules = [(index, rule) for index, rule in enumerate(rules) if _looks_at_urls(rule)]
+        self._rules = [
+            (index, rule) for index, rule in enumerate(rules) if _looks_at_urls(rule)
+        ]
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -35,7 +37,9 @@ class CrawlRules:
         ``process_request`` gets a response of *found_in* without a body."""
         request = self._spider._build_request(index, Link(url))
         response = Response(found_in, request=Request(found_in))
-        made: Request | None = self._spider._rules[index].process_request(request, response)
+        made: Request | None = self._spider._rules[index].process_request(
+            request, response
+        )
         return made
 
 
@@ -46,5 +50,7 @@ def _looks_at_urls(rule: Any) -> bool:
     if not hasattr(extractor, "matches"):
         return False
     is_about_places = bool(getattr(extractor, "restrict_xpaths", ()))
-    is_about_urls = any(getattr(extractor, name, ()) for name in ("allow_res", "allow_domains"))
+    is_about_urls = any(
+        getattr(extractor, name, ()) for name in ("allow_res", "allow_domains")
+    )
     return is_about_urls or not is_about_places

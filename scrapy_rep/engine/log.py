@@ -174,7 +174,11 @@ class Limiter:
         self._seen = BoundedSet()
 
     def log(
-        self, message: str, values: Mapping[str, Any], spider: Spider | None, about: Hashable = None
+        self,
+        message: str,
+        values: Mapping[str, Any],
+        spider: Spider | None,
+        about: Hashable = None,
     ) -> None:
         """Log one more. Of an origin's same *about*, others don't count, and are at DEBUG level."""
         extra = {"spider": spider}
@@ -242,7 +246,9 @@ class _Contained:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> bool:
         if not isinstance(error, Exception) or isinstance(error, CancelledError):
             return False
         if not self._is_logged:

@@ -13,7 +13,11 @@ from typing import Any
 
 from scrapy import Request
 from scrapy.crawler import Crawler
-from scrapy.pqueues import DownloaderAwarePriorityQueue, DownloaderInterface, ScrapyPriorityQueue
+from scrapy.pqueues import (
+    DownloaderAwarePriorityQueue,
+    DownloaderInterface,
+    ScrapyPriorityQueue,
+)
 
 # With fewer slots waiting, Scrapy's search is fast enough, and its order is kept.
 _MANY = 64

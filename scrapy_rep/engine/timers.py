@@ -117,7 +117,9 @@ class PeriodicTask:
     async def begin(self) -> None:
         await self.now()
         if not self._ended:
-            self._timer = call_later(_PERIOD_SECONDS, lambda: deferred_from_coro(self.begin()))
+            self._timer = call_later(
+                _PERIOD_SECONDS, lambda: deferred_from_coro(self.begin())
+            )
 
     async def now(self, *, last: bool = False) -> None:
         """Call it at once; with *last*, never again."""

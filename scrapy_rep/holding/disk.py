@@ -99,7 +99,9 @@ class DiskHold:
         self._warned = False
         self._unreadable = 0
         self._why_unreadable: object = None
-        self._finished: list[int] = []  # rows to be deleted: the crawl is done with their requests
+        self._finished: list[
+            int
+        ] = []  # rows to be deleted: the crawl is done with their requests
 
     def open(self) -> bool:
         """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
@@ -165,7 +167,9 @@ class DiskHold:
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
-        self.journal.put("held", (row, origin, since, state, data, priority, fingerprint))
+        self.journal.put(
+            "held", (row, origin, since, state, data, priority, fingerprint)
+        )
         self._following.stored(held.request)
         return Held(*held[:3], row=row, counts=True)
 
@@ -194,7 +198,9 @@ class DiskHold:
         """Return the request of *held*. Raises if it is unreadable."""
         unwritten = self.journal.unwritten("held", held.row)
         query = "SELECT request FROM held WHERE id = ?"
-        found = [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
+        found = (
+            [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
+        )
         if not found:
             raise ValueError("damaged")
         return loads(found[0][0], self._spider)
@@ -257,10 +263,12 @@ class DiskHold:
         self._forget()
         if self._unreadable:
             count = counted(self._unreadable, "held request")
-            values = {"count": count, "path": self.journal.path, "error": self._why_unreadable}
-            message = (
-                "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
-            )
+            values = {
+                "count": count,
+                "path": self.journal.path,
+                "error": self._why_unreadable,
+            }
+            message = "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
             logger.warning(message, values, extra={"spider": self._spider})
         self.journal.close()
 

@@ -65,7 +65,9 @@ class EarlyDrops:
         self._middleware = middleware
         self._refusal = refusal
         self._may_seed = may_seed
-        self._is_wanted = not (is_interactive(context.crawler) or context.settings.dry_run)
+        self._is_wanted = not (
+            is_interactive(context.crawler) or context.settings.dry_run
+        )
         self._scheduling: Scheduling | None = None  # None: nothing is dropped here
         self._enqueue: Callable[[Request], bool]
         self._counted = BoundedSet()
@@ -88,7 +90,9 @@ class EarlyDrops:
             try:
                 scheduler.enqueue_request = self.enqueue_request
             except AttributeError:  # __slots__
-                obstacle = f"{type(scheduler).__name__} doesn't let its methods be replaced"
+                obstacle = (
+                    f"{type(scheduler).__name__} doesn't let its methods be replaced"
+                )
         if obstacle:
             message = "Requests that robots.txt forbids are queued until their turn comes: %(why)s"
             logger.info(message, {"why": obstacle}, extra=self._context.extra)
@@ -118,9 +122,15 @@ class EarlyDrops:
         if "#" in path:
             path = path[: path.index("#")]
         rules = state.rules
-        if rules is not None and rules.allows(comparable(path)) and self._is_usual(request):
+        if (
+            rules is not None
+            and rules.allows(comparable(path))
+            and self._is_usual(request)
+        ):
             return self._enqueue(request)
-        if self._may_drop(request, state, prefix) and self._drop_refused(request, state, path):
+        if self._may_drop(request, state, prefix) and self._drop_refused(
+            request, state, path
+        ):
             return True
         return self._enqueue(request)
 

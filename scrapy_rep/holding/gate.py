@@ -75,12 +75,17 @@ class Gate:
         self._has_pending: Callable[[], bool]
         self._aside = False
         """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
-        context.crawler.signals.connect(self._spider_opened, scrapy_signals.spider_opened)
+        context.crawler.signals.connect(
+            self._spider_opened, scrapy_signals.spider_opened
+        )
 
     def _spider_opened(self) -> None:
         engine = self._context.engine
         scheduler = engine.scheduler
-        self._next, self._has_pending = scheduler.next_request, scheduler.has_pending_requests
+        self._next, self._has_pending = (
+            scheduler.next_request,
+            scheduler.has_pending_requests,
+        )
         if engine.scheduler_is_foreign:
             self._idle_after = 0.0
         engine.before_closing(Stage.GATE, self._stand_aside)
@@ -88,7 +93,9 @@ class Gate:
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.has_pending_requests
-        except AttributeError:  # __slots__: its requests wait in the middleware, as others do
+        except (
+            AttributeError
+        ):  # __slots__: its requests wait in the middleware, as others do
             message = (
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
                 "downloader, and none are held"
@@ -151,7 +158,9 @@ class Gate:
             known, _ = self._origins.find(request)
         except ValueError:
             return None  # it has no origin
-        state = self._origins.cache.look_up(known) if isinstance(known, Origin) else known
+        state = (
+            self._origins.cache.look_up(known) if isinstance(known, Origin) else known
+        )
         return None if state is None else (state, state.status.counts_as)
 
     def _next_of_scheduler(self) -> Request | None:
@@ -212,7 +221,9 @@ class Gate:
 
     def has_no_room(self) -> bool:
         """Whether no request of the scheduler is taken, and none may leave."""
-        return not (self._held.may_wait or self._releases.loose or self._releases.may_leave())
+        return not (
+            self._held.may_wait or self._releases.loose or self._releases.may_leave()
+        )
 
     # Where a request goes
 
@@ -225,7 +236,9 @@ class Gate:
         deferred_from_coro(self._stays_or_leaves(request, check))
         return True
 
-    async def _stays_or_leaves(self, request: Request, check: Coroutine[Any, Any, None]) -> None:
+    async def _stays_or_leaves(
+        self, request: Request, check: Coroutine[Any, Any, None]
+    ) -> None:
         checked, kept = self._releases.checked, False
         verdict: Exception | None = None
         try:

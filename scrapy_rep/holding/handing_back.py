@@ -74,7 +74,9 @@ class HandingBack:
             self.waiting += 1
         return handed_back
 
-    def _give_to_scheduler(self, request: Request, waited: float, priority: int) -> bool:
+    def _give_to_scheduler(
+        self, request: Request, waited: float, priority: int
+    ) -> bool:
         """Give *request*, which has *waited* so many seconds, to the scheduler, with *priority* until it
         comes again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
@@ -93,7 +95,9 @@ class HandingBack:
             error = raised
         self._unmark(request)
         message = "Can't hand %(request)s back to the scheduler, so the request fails: %(error)s"
-        logger.error(message, {"request": request, "error": error}, extra=self._context.extra)
+        logger.error(
+            message, {"request": request, "error": error}, extra=self._context.extra
+        )
         return False
 
     def restore(self, request: Request) -> Past:
@@ -110,7 +114,10 @@ class HandingBack:
         try:
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
-            since, waited = float(mark["since"]), min(max(0.0, float(mark["waited"])), _LONGEST)
+            since, waited = (
+                float(mark["since"]),
+                min(max(0.0, float(mark["waited"])), _LONGEST),
+            )
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         # Not while no crawl ran: of its time in the scheduler, what this one knows of.

@@ -76,7 +76,10 @@ class HeldRequests:
         """Whether another request may come to wait for a first answer."""
         tally = self.tally
         room = max(0, self._most_held - tally.held)
-        return tally.counted < self._most_waiting and tally.waiting < room + self._most_waiting
+        return (
+            tally.counted < self._most_waiting
+            and tally.waiting < room + self._most_waiting
+        )
 
     @property
     def has_requests(self) -> bool:
@@ -84,7 +87,9 @@ class HeldRequests:
 
     # They come and go
 
-    def add_waiting(self, origin: Origin, request: Request, waited: float | None) -> Queue:
+    def add_waiting(
+        self, origin: Origin, request: Request, waited: float | None
+    ) -> Queue:
         """Keep *request*, which has waited for some seconds before (None: not at all), until there is
         an answer."""
         queue = self._flights.queue_of(origin)
@@ -210,13 +215,19 @@ class HeldRequests:
                 return self.disk.load(held)
         return held.request
 
-    def give_up(self, held: Held, origin: Origin, waited: float, why: Drop) -> RobotsUnreachable:
+    def give_up(
+        self, held: Held, origin: Origin, waited: float, why: Drop
+    ) -> RobotsUnreachable:
         """Return the error with which *held* is to fail. Count and announce it, if it was held."""
         error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
         if held.counts:
             error.held_for = waited
             self._context.stats.inc_value("rep/given_up")
-            values = {"reason": error.reason, "attempts": why.attempts, "held_for": waited}
+            values = {
+                "reason": error.reason,
+                "attempts": why.attempts,
+                "held_for": waited,
+            }
             announce(self._context, request_given_up, held.request, origin, **values)
         return error
 
@@ -372,7 +383,9 @@ class Releases:
             queue.released += 1
             self._context.stats.inc_value("rep/released")
             origin = queue.origin
-            announce(self._context, request_released, held.request, origin, held_for=waited)
+            announce(
+                self._context, request_released, held.request, origin, held_for=waited
+            )
         return held.request
 
     def _give_turn(self, queue: Queue) -> None:
@@ -400,7 +413,11 @@ class Releases:
 
 
 def announce(
-    context: CrawlContext, signal: object, request: Request, origin: Origin | None, **values: object
+    context: CrawlContext,
+    signal: object,
+    request: Request,
+    origin: Origin | None,
+    **values: object,
 ) -> None:
     context.crawler.signals.send_catch_log(
         signal, request=request, origin=origin, spider=context.spider, **values

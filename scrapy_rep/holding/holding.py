@@ -77,7 +77,9 @@ class Holding(WaitingRoom):
         self._limits = origins.flights.limits
         self._max_wait = context.settings.hold_max_wait
         self.held = HeldRequests(context, origins)
-        self.releases = Releases(context, self.held, self.refetch_if_stale, self.finished)
+        self.releases = Releases(
+            context, self.held, self.refetch_if_stale, self.finished
+        )
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
         self._told_idle_at = -math.inf
@@ -95,7 +97,9 @@ class Holding(WaitingRoom):
 
     @property
     def is_holding(self) -> bool:
-        return bool(self.held.has_requests or self.releases.has_turns or self.releases.loose)
+        return bool(
+            self.held.has_requests or self.releases.has_turns or self.releases.loose
+        )
 
     def some_urls(self, origin: Origin) -> list[str]:
         """Return the URLs of some requests to *origin* that are at the gate."""
@@ -116,7 +120,8 @@ class Holding(WaitingRoom):
             if queue.count:
                 requests = chain(queue.held, queue.leaving_held)
                 seconds = max(
-                    0.0, queue.clock(self.held.now()) - min(held.since for held in requests)
+                    0.0,
+                    queue.clock(self.held.now()) - min(held.since for held in requests),
                 )
                 known = self._table.get(origin)
                 entry = known.entry if known else None
@@ -126,7 +131,11 @@ class Holding(WaitingRoom):
     # Requests that stay
 
     def keep(
-        self, origin: Origin, state: OriginState | None, request: Request, waited: float | None
+        self,
+        origin: Origin,
+        state: OriginState | None,
+        request: Request,
+        waited: float | None,
     ) -> None:
         """Keep *request*, which has waited for some seconds before (None: not at all), until the next
         answer of *origin*, of which *state* says that it is unreachable; None: its robots.txt has to be
@@ -134,7 +143,9 @@ class Holding(WaitingRoom):
         queue = self.held.add_waiting(origin, request, waited)
         if state is None:
             asked_before = self._table.get(origin) is not None
-            self._context.stats.inc_value("rep/cache/refresh" if asked_before else "rep/cache/miss")
+            self._context.stats.inc_value(
+                "rep/cache/refresh" if asked_before else "rep/cache/miss"
+            )
             self._wait_for_answer(queue, request)
             return
         # The answer may have come while listeners are still being told. Requests that wait for it are
@@ -154,7 +165,9 @@ class Holding(WaitingRoom):
         else:
             self._flights.settle(queue)
 
-    def stay_behind(self, origin: Origin, request: Request, waited: float | None) -> bool:
+    def stay_behind(
+        self, origin: Origin, request: Request, waited: float | None
+    ) -> bool:
         """Let *request*, which may be fetched, stay behind others of its origin that are about to
         leave, if there are any: one of these leaves in its place. Return whether it stays. If some were
         held, it overtakes them."""
@@ -210,17 +223,25 @@ class Holding(WaitingRoom):
             self._context.engine.wake()  # listeners have been told: the crawl may be over
             return
         queue.is_answered = True
-        self._table.pin(state.origin)  # until all have left: they leave by what is known now
+        self._table.pin(
+            state.origin
+        )  # until all have left: they leave by what is known now
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(queue)
             return
         self.held.recall(queue)
-        if queue.unanswered:  # they no longer wait for a first answer, but for a better one
+        if (
+            queue.unanswered
+        ):  # they no longer wait for a first answer, but for a better one
             self._context.stats.inc_value("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
         if not self._policy.is_worth_waiting(state):
-            down = Drop.of(state)._replace(reason=f"{state.entry.error}; the host is down")
-            self.releases.add(queue, down if self._policy.unreachable == "hold" else None)
+            down = Drop.of(state)._replace(
+                reason=f"{state.entry.error}; the host is down"
+            )
+            self.releases.add(
+                queue, down if self._policy.unreachable == "hold" else None
+            )
             return
         self._hold_waiting(queue, state)
         if queue.count:
@@ -435,7 +456,9 @@ class HoldLog:
             )
         if queue.released and queue.told:
             message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
-            self._tell("released", queue, message, requests=counted(queue.released, "request"))
+            self._tell(
+                "released", queue, message, requests=counted(queue.released, "request")
+            )
 
     def _tell(self, kind: str, queue: Queue, message: str, **values: object) -> None:
         values |= {"origin": queue.origin, "seconds": queue.longest}
@@ -458,7 +481,10 @@ class HoldLog:
         and until the first requests are *given_up*. *idle*: the crawl can only wait."""
         total = sum(queue.count for queue in queues)
         most = nlargest(_NAMED, queues, key=attrgetter("count"))
-        parts = [f"{queue.count:,} to {queue.origin}: {self._why(queue.origin)}" for queue in most]
+        parts = [
+            f"{queue.count:,} to {queue.origin}: {self._why(queue.origin)}"
+            for queue in most
+        ]
         if others := len(queues) - len(most):
             rest = total - sum(queue.count for queue in most)
             parts.append(f"{rest:,} to {counted(others, 'other origin')}")

@@ -98,4 +98,9 @@ def about_known(crawler: Crawler | None) -> dict[str, Any]:
     if crawler is None:
         return {"operator": None, "purpose": None, "page": None, "note": None}
     _, operator, purpose, page, note = crawler
-    return {"operator": operator, "purpose": purpose, "page": page, "note": note or None}
+    return {
+        "operator": operator,
+        "purpose": purpose,
+        "page": page,
+        "note": note or None,
+    }

@@ -53,7 +53,8 @@ class Crawlers:
         }
         has_delays = any(field in DELAYS for field, _ in outline.fields.values())
         self.paces = {
-            token: robots.pace(token, groups=groups) if has_delays else Pace() for token in asked
+            token: robots.pace(token, groups=groups) if has_delays else Pace()
+            for token in asked
         }
         self._groups: dict[str, list[Group]] = {token: [] for token in [GLOBAL, *names]}
         for group in outline.groups:
@@ -61,7 +62,9 @@ class Crawlers:
                 if token:
                     self._groups[token].append(group)
         covers = {id(group): _longest_of_all_paths(group) for group in outline.groups}
-        self.closed = {token for token in self._groups if self._is_closed(token, covers)}
+        self.closed = {
+            token for token in self._groups if self._is_closed(token, covers)
+        }
         """Those that may fetch nothing."""
 
     @cached_property
@@ -168,7 +171,9 @@ def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
 
 def _only_allows(outline: Outline) -> bool:
     lines = [line for group in outline.groups for line in group.rules if line.pattern]
-    has_part = any(can_match(line.pattern) and not matches_all(line.pattern) for line in lines)
+    has_part = any(
+        can_match(line.pattern) and not matches_all(line.pattern) for line in lines
+    )
     return has_part and all(line.rule.allow for line in lines)
 
 
@@ -178,7 +183,9 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
     for line in crawlers.rules_of(GLOBAL):
         path = "" if line.rule.allow else example_of(line.pattern)
         if path and not crawlers.rules[GLOBAL].allows(path):
-            forbidden.append((path, f"{shortened(line.rule.pattern)} (line {line.rule.line})"))
+            forbidden.append(
+                (path, f"{shortened(line.rule.pattern)} (line {line.rule.line})")
+            )
     first_lines: dict[tuple[str, ...], int] = {}
     losers: dict[tuple[str, ...], list[str]] = {}
     for agent in _first_lines(crawlers):
@@ -192,7 +199,11 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
             losers.setdefault(lost, []).append(crawlers.spelling[token])
     for lost, agents in losers.items():
         yield finding(
-            first_lines[lost], "lost-rules", agents=agents, lost=some(lost), topic="; ".join(lost)
+            first_lines[lost],
+            "lost-rules",
+            agents=agents,
+            lost=some(lost),
+            topic="; ".join(lost),
         )
 
 
@@ -209,14 +220,17 @@ def _first_lines(crawlers: Crawlers) -> list[AgentLine]:
 def _says_everything(lines: list[RuleLine]) -> bool:
     """An empty pattern, and an allow of all paths, say that everything is open."""
     return any(
-        not line.pattern or (line.rule.allow and matches_all(line.pattern)) for line in lines
+        not line.pattern or (line.rule.allow and matches_all(line.pattern))
+        for line in lines
     )
 
 
 # -- groups ----------------------------------------------------------------------------------
 
 
-def _joined_agents(crawlers: Crawlers, group: Group, texts: list[str]) -> Iterator[Finding]:
+def _joined_agents(
+    crawlers: Crawlers, group: Group, texts: list[str]
+) -> Iterator[Finding]:
     """Yield a group whose agents were hardly meant to share their rules: something other than a
     comment stands between its user-agent lines."""
     between: list[str] = []
@@ -227,7 +241,9 @@ def _joined_agents(crawlers: Crawlers, group: Group, texts: list[str]) -> Iterat
             between += gap
             last_part = following.line
     own = {agent.token for agent in group.agents if agent.line >= last_part}
-    above = dict.fromkeys(agent.token for agent in group.agents if agent.line < last_part)
+    above = dict.fromkeys(
+        agent.token for agent in group.agents if agent.line < last_part
+    )
     joined = [token for token in above if token in crawlers.rules and token not in own]
     # What is forbidden says more than what is allowed.
     rules = sorted(group.rules, key=lambda line: (not line.pattern, line.rule.allow))
@@ -269,13 +285,17 @@ def _gap_in_words(names: list[str]) -> str:
     return f"{some(fields)} {verb}"
 
 
-def _empty_group(crawlers: Crawlers, group: Group, losers: set[str]) -> Iterator[Finding]:
+def _empty_group(
+    crawlers: Crawlers, group: Group, losers: set[str]
+) -> Iterator[Finding]:
     """Yield agents of a group without rules that have none elsewhere. Of *losers* more is said."""
     tokens = dict.fromkeys(agent.token for agent in group.agents)
     agents = [
         crawlers.spelling[token]
         for token in tokens
-        if token in crawlers.rules and not crawlers.rules_of(token) and token not in losers
+        if token in crawlers.rules
+        and not crawlers.rules_of(token)
+        and token not in losers
     ]
     if agents:
         yield finding(group.agents[0].line, "empty-group", agents=agents)
@@ -291,7 +311,9 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
     }
     for token, name in crawlers.spelling.items() if lines else ():
         pace = crawlers.paces[token]
-        for line in {ask.line for ask in (pace.crawl_delay, pace.slowest) if ask is not None}:
+        for line in {
+            ask.line for ask in (pace.crawl_delay, pace.slowest) if ask is not None
+        }:
             asked.setdefault(line, []).append(name)
     groups = crawlers.outline.groups
     first_group = groups[0].agents[0].line if groups else None
@@ -300,7 +322,9 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
         if first_group is None or line < first_group:
             yield finding(line, "delay-before-group")
         elif agents:
-            yield finding(line, "other-delay", topic=field, agents=agents, seconds=seconds)
+            yield finding(
+                line, "other-delay", topic=field, agents=agents, seconds=seconds
+            )
 
 
 _ASSETS = re.compile(
@@ -314,14 +338,18 @@ def _assets(crawlers: Crawlers, group: Group) -> Iterator[Finding]:
     """Yield rules that keep search engines from style sheets and scripts."""
     tokens = dict.fromkeys(agent.token for agent in group.agents)
     engines = [
-        token for token in tokens if token in crawlers.rules and token in (GLOBAL, *_ENGINES)
+        token
+        for token in tokens
+        if token in crawlers.rules and token in (GLOBAL, *_ENGINES)
     ]
     for line in group.rules:
         asset = None if line.rule.allow else _ASSETS.search(line.pattern)
         if asset is None or not engines:
             continue
         path = example_of(line.pattern[: asset.end()].replace("*.", "site."))
-        files = [path] if asset[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
+        files = (
+            [path] if asset[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
+        )
         for file in files if path else ():
             hidden_from = [
                 crawlers.spelling[token]
@@ -331,7 +359,10 @@ def _assets(crawlers: Crawlers, group: Group) -> Iterator[Finding]:
             ]
             if hidden_from:
                 yield finding(
-                    line.rule.line, "blocked-assets", path=shortened(file), agents=hidden_from
+                    line.rule.line,
+                    "blocked-assets",
+                    path=shortened(file),
+                    agents=hidden_from,
                 )
                 break
 
@@ -343,7 +374,9 @@ _URLS_JOINED = re.compile(
 )
 
 
-def _sitemaps(crawlers: Crawlers, place: str | None, is_small: bool) -> Iterator[Finding]:
+def _sitemaps(
+    crawlers: Crawlers, place: str | None, is_small: bool
+) -> Iterator[Finding]:
     """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
     own = Origin.from_url(place) if place else None
     base = place or "http://host.invalid/robots.txt"
@@ -364,7 +397,9 @@ def _sitemaps(crawlers: Crawlers, place: str | None, is_small: bool) -> Iterator
             yield finding(line, "relative-sitemap")
         if is_small and own in (None, origin):
             condition = "" if own or is_relative else "if it is on this host, "
-            yield from _sitemap_disallowed(crawlers, line, comparable(path_of(url)), condition)
+            yield from _sitemap_disallowed(
+                crawlers, line, comparable(path_of(url)), condition
+            )
 
 
 def _sitemap_disallowed(
@@ -379,5 +414,10 @@ def _sitemap_disallowed(
     if lines:
         whom = some([f"{agent} (line {number})" for agent, number in lines.items()])
         yield finding(
-            line, "sitemap-disallowed", agents=[*lines], topic=whom, condition=condition, whom=whom
+            line,
+            "sitemap-disallowed",
+            agents=[*lines],
+            topic=whom,
+            condition=condition,
+            whom=whom,
         )

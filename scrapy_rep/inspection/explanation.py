@@ -28,7 +28,11 @@ def in_words(chain: Sequence[str]) -> str:
 
 def _subject(chain: Sequence[str]) -> str:
     """Return the same as the subject of a sentence."""
-    return "Any crawler that no group names" if tuple(chain) == (GLOBAL,) else in_words(chain)
+    return (
+        "Any crawler that no group names"
+        if tuple(chain) == (GLOBAL,)
+        else in_words(chain)
+    )
 
 
 def _sentence(text: str) -> str:
@@ -92,14 +96,24 @@ class Explanation:
 
     @property
     def verdict(self) -> str:
-        return "allowed" if self.allowed else "unreachable" if self.unreachable else "disallowed"
+        return (
+            "allowed"
+            if self.allowed
+            else "unreachable"
+            if self.unreachable
+            else "disallowed"
+        )
 
     @property
     def why(self) -> str:
         """The reason, with the group, and with the file's name if there is one."""
         rule, file, why = self.decision.rule, self.robots.facts.file, self.reason
         if rule is not None:
-            place = f"{STDIN if file == '-' else file}:{rule.line}" if file else f"line {rule.line}"
+            place = (
+                f"{STDIN if file == '-' else file}:{rule.line}"
+                if file
+                else f"line {rule.line}"
+            )
             why = f"{place}{why.removeprefix(f'line {rule.line}')} (group {self.decision.agent})"
         return why
 
@@ -172,7 +186,9 @@ class Explanation:
             return [_sentence(self.reason)]
         lines = []
         for group in self.robots.outline.groups:
-            lines += [agent.line for agent in group.agents if agent.token == token.lower()]
+            lines += [
+                agent.line for agent in group.agents if agent.token == token.lower()
+            ]
         where = f"line {lines[0]}"
         groups, apply = "the group", "applies"
         if len(lines) > 1:
@@ -198,14 +214,19 @@ class Explanation:
         if not count:
             return ["It has no rules, so everything is allowed."]
         if not matched:
-            return [f"None of its {counted(count, 'rule')} matches, so the URL is allowed."]
+            return [
+                f"None of its {counted(count, 'rule')} matches, so the URL is allowed."
+            ]
         if len(matched) == 1:
             [rule] = matched
             empty = "" if rule["length"] else " (empty: restricts nothing)"
             return [f"One rule matches, line {rule['line']}: {rule['rule']}{empty}."]
         sentences = [f"{counted(len(matched), 'rule')} match. The longest decides:"]
         for rule in matched:
-            octets, why = counted(rule["length"], "octet"), rule["why"].removeprefix("lost: ")
+            octets, why = (
+                counted(rule["length"], "octet"),
+                rule["why"].removeprefix("lost: "),
+            )
             sentences.append(f"  line {rule['line']}: {rule['rule']} ({octets}, {why})")
         return sentences
 
@@ -213,9 +234,7 @@ class Explanation:
         pace = self.robots.parsed.pace(self.decision.agent or "")
         sentences = []
         if (slowest := pace.slowest) is not None:
-            sentence = (
-                f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})"
-            )
+            sentence = f"It asks for {slowest.seconds:g} s between two requests (line {slowest.line})"
             if self.too_slow:
                 sentence += ": more than REP_CRAWL_DELAY allows, so nothing is fetched"
             sentences.append(f"{sentence}.")
@@ -241,7 +260,12 @@ class Explanation:
         ]
         steps = [{"step": step, "result": result} for step, result in self.steps]
         matched = self._matched()
-        return {"chain": list(self.chain), "steps": steps, "groups": groups, "matched": matched}
+        return {
+            "chain": list(self.chain),
+            "steps": steps,
+            "groups": groups,
+            "matched": matched,
+        }
 
     def _matched(self) -> list[dict[str, Any]]:
         """Return the matching rules of the group that applied, and why each wins or loses; none if they
@@ -254,8 +278,14 @@ class Explanation:
         for key, rule in sorted(keys.items(), reverse=True):
             length, why = key >> LENGTH_BIT, "lost: shorter"
             if length == best >> LENGTH_BIT:
-                why = "decides" if key == best else "lost: as long, but Allow wins, then the first"
-            found.append({"line": rule.line, "rule": str(rule), "length": length, "why": why})
+                why = (
+                    "decides"
+                    if key == best
+                    else "lost: as long, but Allow wins, then the first"
+                )
+            found.append(
+                {"line": rule.line, "rule": str(rule), "length": length, "why": why}
+            )
         return found
 
 
@@ -311,10 +341,16 @@ class RobotsFile:
         :param max_delay: seconds; an origin that asks for a longer crawl delay is not crawled
         """
         decision, reason = self._decide(path, tuple(chain), obey_global, max_delay)
-        return Explanation(url, tuple(chain), path, decision, reason, self, tuple(steps))
+        return Explanation(
+            url, tuple(chain), path, decision, reason, self, tuple(steps)
+        )
 
     def _decide(
-        self, path: str, chain: tuple[str, ...], obey_global: bool, max_delay: float | None
+        self,
+        path: str,
+        chain: tuple[str, ...],
+        obey_global: bool,
+        max_delay: float | None,
     ) -> tuple[Decision, str]:
         free = Decision(True, None, None)
         if path == ROBOTS_PATH:
@@ -327,7 +363,10 @@ class RobotsFile:
             why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
             if self.unrestricted:
                 by = self.facts.setting or "for longer than REP_UNREACHABLE_LIMIT"
-                return free, f"{why}{', ' if self.facts.setting else ' '}{by}: no restrictions"
+                return (
+                    free,
+                    f"{why}{', ' if self.facts.setting else ' '}{by}: no restrictions",
+                )
             if self.pass_unreachable:
                 return free, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
             return Decision(False, None, None), f"{why}: nothing may be fetched for now"
@@ -339,7 +378,9 @@ class RobotsFile:
         rule = decision.rule
         if token is None:
             reason = f"no group for {' or '.join(chain) or 'this crawler'}, "
-            reason += "and no * group" if obey_global else "and REP_OBEY_GLOBAL_GROUP is off"
+            reason += (
+                "and no * group" if obey_global else "and REP_OBEY_GLOBAL_GROUP is off"
+            )
         elif rule is None:
             reason = f"no rule matches in the group for {token}"
         else:
@@ -380,12 +421,16 @@ def facts_line(robots: RobotsFile) -> str:
         tried = "tried before" if facts.from_cache else "just tried"
         told.append(f"{tried}: {facts.error or robots.answer}")
     if facts.stale:
-        told.append(f"unreachable, so the copy of {iso(facts.fetched_at)} is still in use")
+        told.append(
+            f"unreachable, so the copy of {iso(facts.fetched_at)} is still in use"
+        )
     elif robots.outcome is not Outcome.UNREACHABLE:
         fetched = f"fetched {iso(facts.fetched_at) if facts.from_cache else 'now'}"
         cached = " (from the cache)" if facts.from_cache else ""
         fresh = f"{robots.answer}, fresh until {iso(facts.fresh_until)}"
-        told.append("not fetched" if facts.status is None else f"{fetched}{cached}, {fresh}")
+        told.append(
+            "not fetched" if facts.status is None else f"{fetched}{cached}, {fresh}"
+        )
     if facts.setting:
         told.append(facts.setting)
     return f"{told[0]}: {', '.join(told[1:])}"

@@ -257,16 +257,26 @@ KINDS = {
         "allow it by a longer rule, or move it to where they may fetch it",
     ),
     # How pages may be used: see preferences/lint.py.
-    "bad-usage": Kind(ERROR, "{why}", 'write it as in "Content-Usage: train-ai=n, search=y"'),
-    "bad-signal": Kind(ERROR, "{why}", 'write it as in "Content-Signal: ai-train=no, search=yes"'),
-    "bad-license": Kind(ERROR, "a license needs a full URL", "write the whole URL, with https://"),
-    "unknown-use": Kind(WARNING, "ignored: unknown purpose {name}{hint}", "known are {known}"),
+    "bad-usage": Kind(
+        ERROR, "{why}", 'write it as in "Content-Usage: train-ai=n, search=y"'
+    ),
+    "bad-signal": Kind(
+        ERROR, "{why}", 'write it as in "Content-Signal: ai-train=no, search=yes"'
+    ),
+    "bad-license": Kind(
+        ERROR, "a license needs a full URL", "write the whole URL, with https://"
+    ),
+    "unknown-use": Kind(
+        WARNING, "ignored: unknown purpose {name}{hint}", "known are {known}"
+    ),
     "signal-before-group": Kind(
         WARNING,
         "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it",
         'move it below a line "User-agent: *"',
     ),
-    "not-checked": Kind(NOTE, "Content-Usage is not checked: {extra}", "install the extra usage"),
+    "not-checked": Kind(
+        NOTE, "Content-Usage is not checked: {extra}", "install the extra usage"
+    ),
 }
 
 
@@ -296,14 +306,22 @@ class Finding(NamedTuple):
 
 
 def finding(
-    line: int | None, code: str, /, *, agents: Sequence[str] = (), topic: str = "", **values: object
+    line: int | None,
+    code: str,
+    /,
+    *,
+    agents: Sequence[str] = (),
+    topic: str = "",
+    **values: object,
 ) -> Finding:
     """Return a finding of a kind, with *values* in its texts. *topic*: see :class:`Finding`."""
     kind = KINDS[code]
     values["agents"] = some(agents)
     values["obey"] = "obeys" if len(agents) == 1 else "obey"
     message = kind.sentence.format(**values)
-    return Finding(line, code, message, kind.fix.format(**values), tuple(agents), topic=topic)
+    return Finding(
+        line, code, message, kind.fix.format(**values), tuple(agents), topic=topic
+    )
 
 
 # A code may have this many topics in a file. Findings with further topics join the last of these.

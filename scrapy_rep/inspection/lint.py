@@ -92,7 +92,9 @@ _UTF16 = re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]")
 
 def rows(kept: bytes) -> list[bytes]:
     """Return the lines as they stand in the file, numbered as the parser numbers them."""
-    return _BOM.sub(b"", kept).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return (
+        _BOM.sub(b"", kept).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    )
 
 
 def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
@@ -104,7 +106,9 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
         yield finding(1, "bom")
     if is_page:
         effect = (
-            "the rules in it count" if has_rules else "it has no rules, so nothing is forbidden"
+            "the rules in it count"
+            if has_rules
+            else "it has no rules, so nothing is forbidden"
         )
         yield finding(None, "html", effect=effect)
     elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
@@ -120,7 +124,10 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
 _ABOUT_USE = ("content-signal", "content-usage", "license")
 
 # What a value of such a field has to be.
-_RIGHT_DELAY = {"crawl-delay": "a number of seconds", "request-rate": "a rate such as 1/10"}
+_RIGHT_DELAY = {
+    "crawl-delay": "a number of seconds",
+    "request-rate": "a rate such as 1/10",
+}
 
 _NO_FIX = "nothing has to be done"
 
@@ -139,7 +146,9 @@ _OF_OTHERS = {
 # Fields about the pages of search results. Google stopped reading the first of them in 2019.
 _ABOUT_INDEXING = ("noindex", "nofollow", "noarchive", "nosnippet")
 
-_MARKUP = re.compile(r"\s{0,99}<(?:!doctype|!--|/?[a-z][a-z0-9]{0,19}(?=[\s/>]|\Z))", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"\s{0,99}<(?:!doctype|!--|/?[a-z][a-z0-9]{0,19}(?=[\s/>]|\Z))", re.IGNORECASE
+)
 
 # So many lines with tags are a page, rather than somebody's idea of a comment.
 _MANY_TAGS = 3
@@ -218,7 +227,9 @@ def word_without_colon(before: str) -> str:
     return ""
 
 
-def _later_colon(number: int, field: str, value: str, before: str, word: str) -> Finding:
+def _later_colon(
+    number: int, field: str, value: str, before: str, word: str
+) -> Finding:
     """``Disallow /wiki/Special:Search`` is read as ``Disallow: Search``, and a URL loses its scheme."""
     read_as = quoted(readable(f"{field}: {value}"))
     if field in RULES and not value:
@@ -229,13 +240,19 @@ def _later_colon(number: int, field: str, value: str, before: str, word: str) ->
     if value[:1] in ("/", "*") and behind[0] not in "/*" and not is_url(behind):
         behind = value
     meant = quoted(readable(f"{word}: {behind}"))
-    return finding(number, "later-colon", word=quoted(word), read_as=read_as, meant=meant)
+    return finding(
+        number, "later-colon", word=quoted(word), read_as=read_as, meant=meant
+    )
 
 
-def _comment_in_rule(number: int, row: str, before: str, value: str) -> Iterator[Finding]:
+def _comment_in_rule(
+    number: int, row: str, before: str, value: str
+) -> Iterator[Finding]:
     """Yield a ``#`` that stands where a path goes on. Comments have a blank before or behind them."""
     after = row[len(before) + 1 :]
-    is_in_path = value != "" and before[-1:] not in SPACE and after[:1] not in (" ", "\t", "#")
+    is_in_path = (
+        value != "" and before[-1:] not in SPACE and after[:1] not in (" ", "\t", "#")
+    )
     is_path = value == "" and after[:1] in ("/", "!")
     if before != row and (is_in_path or is_path):
         yield finding(number, "hash-cut", read_as=quoted(readable(before.strip(SPACE))))
@@ -257,18 +274,24 @@ def _unknown(number: int, text: str, *, may_guess: bool) -> Iterator[Finding]:
     if may_guess and colon:
         meant = _closest(name, _CLOSE) or _closest("-".join(words), _CLOSE)
     elif may_guess:
-        meant = _closest(words[0], _VERY_CLOSE) or _closest("-".join(words), _VERY_CLOSE)
+        meant = _closest(words[0], _VERY_CLOSE) or _closest(
+            "-".join(words), _VERY_CLOSE
+        )
     if colon and key in _OF_OTHERS:
         effect, fix = _OF_OTHERS[key]
         yield finding(number, "other-field", topic=key, effect=effect, fix=fix)
     elif colon and key in _ABOUT_INDEXING:
         yield finding(number, "noindex-field", topic=key, name=key)
     elif colon and meant:
-        yield finding(number, "misspelt-field", name=quoted(readable(name)), meant=meant)
+        yield finding(
+            number, "misspelt-field", name=quoted(readable(name)), meant=meant
+        )
     elif colon:
         yield finding(number, "unknown-field", name=quoted(readable(name)))
     elif meant:
-        yield finding(number, "line-ignored", word=quoted(readable(words[0])), meant=meant)
+        yield finding(
+            number, "line-ignored", word=quoted(readable(words[0])), meant=meant
+        )
     else:
         yield finding(number, "no-field")
 
@@ -295,9 +318,7 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
         why = f": {quoted(value)} does not start with a letter, - or _, as product tokens do"
         fix = 'write a product token, as in "User-agent: Googlebot", or * for all crawlers'
         if is_name(value):
-            fix = (
-                "keep it if the crawler goes by this name: it may know itself; others read no name"
-            )
+            fix = "keep it if the crawler goes by this name: it may know itself; others read no name"
         yield finding(line, "agent-never", why=why if value else "", fix=fix)
     elif token == GLOBAL != value:
         fix = 'write "User-agent: *"'
@@ -316,7 +337,9 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield agents with several groups, and rules without effect."""
     first: dict[str, tuple[Group, int]] = {}  # of each agent: its group and line
-    merged: dict[frozenset[str], list[RuleLine]] = {}  # rules of groups with the same agents
+    merged: dict[
+        frozenset[str], list[RuleLine]
+    ] = {}  # rules of groups with the same agents
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
@@ -324,11 +347,15 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             if agent.token and other is not group:
                 name = shortened(agent.value)
                 yield finding(agent.line, "split-group", agent=name, line=line)
-        merged.setdefault(frozenset(agent.token for agent in group.agents), []).extend(group.rules)
+        merged.setdefault(frozenset(agent.token for agent in group.agents), []).extend(
+            group.rules
+        )
         spelt: dict[str, RuleLine] = {}
         for rule in group.rules:
             yield from _pattern(rule)
-            yield from _differs_in_case(rule, spelt.setdefault(rule.pattern.lower(), rule))
+            yield from _differs_in_case(
+                rule, spelt.setdefault(rule.pattern.lower(), rule)
+            )
     for rules in merged.values():
         yield from _never_decide(rules)
 
@@ -349,7 +376,11 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         return
     if BLANK.search(written):
         # An allow of an index page is also one of its directory, which has no blank in its name.
-        if not (line.rule.allow and is_index(pattern) and not BLANK.search(directory_of(pattern))):
+        if not (
+            line.rule.allow
+            and is_index(pattern)
+            and not BLANK.search(directory_of(pattern))
+        ):
             yield finding(number, "blank-in-rule", fix=_without_blank(written))
         return
     if part := regular_expression_in(pattern):
@@ -366,7 +397,9 @@ def _never_matches(number: int, written: str) -> Finding:
     return finding(number, "never-matches", why=why, meant=quoted(path_meant(written)))
 
 
-_FIELD_INSIDE = re.compile(r"[ \t](user-agent|disallow|allow|sitemap)[ \t]*:", re.IGNORECASE)
+_FIELD_INSIDE = re.compile(
+    r"[ \t](user-agent|disallow|allow|sitemap)[ \t]*:", re.IGNORECASE
+)
 
 
 def _without_blank(written: str) -> str:

@@ -11,7 +11,10 @@ _SHOWN = 80
 
 
 def too_slow(
-    robots: RobotsTxt, chain: tuple[str, ...], obey_global: bool, max_delay: float | None
+    robots: RobotsTxt,
+    chain: tuple[str, ...],
+    obey_global: bool,
+    max_delay: float | None,
 ) -> Decision | None:
     """Return the decision against all URLs of an origin that asks for more seconds between two requests
     than *max_delay*; None if it doesn't, or if that is None. Its rule is the line that asks."""

@@ -119,10 +119,15 @@ class Agents:
             return self.usual
         settings, where = self.crawler.settings, "the setting USER_AGENT"
         # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
-        value = getattr(self.crawler.spider, "user_agent", None) or settings.get("USER_AGENT")
+        value = getattr(self.crawler.spider, "user_agent", None) or settings.get(
+            "USER_AGENT"
+        )
         for name, header in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
             if to_unicode(name).lower() == "user-agent" and header:
-                value, where = to_unicode(header, "latin-1"), "the setting DEFAULT_REQUEST_HEADERS"
+                value, where = (
+                    to_unicode(header, "latin-1"),
+                    "the setting DEFAULT_REQUEST_HEADERS",
+                )
                 break
         self.usual = self._lenient(str(value or ""), where)
         return self.usual
@@ -139,8 +144,14 @@ class Agents:
         if value is not None:
             return self._lenient(value, f"a request's meta[{META_KEY!r}]")
         # Nearly all are empty, and the look-up costs more than the rest.
-        if not self.fixed and request.headers and (header := request.headers.get("User-Agent")):
-            return self._lenient(header.decode("latin-1"), "a request's User-Agent header")
+        if (
+            not self.fixed
+            and request.headers
+            and (header := request.headers.get("User-Agent"))
+        ):
+            return self._lenient(
+                header.decode("latin-1"), "a request's User-Agent header"
+            )
         return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
@@ -167,7 +178,9 @@ class Agents:
     def _warn(self, warning: str) -> None:
         if warning and not self._warned:
             self._warned = True
-            logger.warning("%(what)s", {"what": warning}, extra={"spider": self.crawler.spider})
+            logger.warning(
+                "%(what)s", {"what": warning}, extra={"spider": self.crawler.spider}
+            )
 
 
 EACH: WeakSet[Agents] = WeakSet()

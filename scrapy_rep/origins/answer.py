@@ -36,7 +36,13 @@ from scrapy.http import Headers, Response
 from twisted.internet.error import ConnectionClosed
 from twisted.python.failure import Failure
 
-from scrapy_rep.protocol.availability import UNCHANGED, WALL_SIGNS, Outcome, is_whole, outcome_of
+from scrapy_rep.protocol.availability import (
+    UNCHANGED,
+    WALL_SIGNS,
+    Outcome,
+    is_whole,
+    outcome_of,
+)
 from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
@@ -52,7 +58,10 @@ OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
 
 _ZLIB = ("gzip", "x-gzip", "deflate")
 # Newer Scrapy requires the first or the second of each.
-_LIBRARIES = {"br": ("brotli", "brotlicffi"), "zstd": ("compression.zstd", "backports.zstd")}
+_LIBRARIES = {
+    "br": ("brotli", "brotlicffi"),
+    "zstd": ("compression.zstd", "backports.zstd"),
+}
 # What no text has.
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 # 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
@@ -137,14 +146,18 @@ def answer_of(
     except ResponseDataLossError as error:
         body, problem, note = b"", str(error), "its body can't be decoded"
     if problem and 200 <= status < 300:
-        return Answer(Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem))
+        return Answer(
+            Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem)
+        )
     soft_404 = soft_404 and "Retry-After" not in response.headers
     outcome = outcome_of(status, body, soft_404=soft_404)
     note = note and f"{note}, which changes nothing"
     if status == UNCHANGED:
         note = note or "nobody asked whether the file has changed"
     wall = wall_sign(response.headers)
-    return Answer(outcome, url, hops, status, response.headers, body, note=note, wall=wall)
+    return Answer(
+        outcome, url, hops, status, response.headers, body, note=note, wall=wall
+    )
 
 
 def in_place_of(answer: Answer, known: Entry | None) -> Answer:
@@ -186,8 +199,12 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
     ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
-    if not data or not (encoding in _ZLIB or encoding in _LIBRARIES or _BINARY.search(data)):
-        return data[:READ_BYTES], True  # "utf-8" and "none" are no encodings: browsers ignore them
+    if not data or not (
+        encoding in _ZLIB or encoding in _LIBRARIES or _BINARY.search(data)
+    ):
+        return data[
+            :READ_BYTES
+        ], True  # "utf-8" and "none" are no encodings: browsers ignore them
     new, errors = _decoders(data, encoding)
     output = b""
     try:
@@ -211,7 +228,9 @@ def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Excep
     if encoding in _ZLIB:
         wbits = 47  # gzip or zlib, as zlib detects
         # In RFC 9110 "deflate" means zlib; some servers send it raw.
-        if encoding == "deflate" and (data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31):
+        if encoding == "deflate" and (
+            data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31
+        ):
             wbits = -15
         return partial(zlib.decompressobj, wbits), zlib.error
     library = _library(encoding) if encoding in _LIBRARIES else None
@@ -275,7 +294,9 @@ def content_encodings(values: list[bytes]) -> list[str]:
     names = map(str.strip, text.lower().split(","))
     found = [name for name in names if name not in ("", "identity")]
     if len(found) > MAX_ENCODINGS:
-        raise ResponseDataLossError(f"{len(found)} content encodings, more than {MAX_ENCODINGS}")
+        raise ResponseDataLossError(
+            f"{len(found)} content encodings, more than {MAX_ENCODINGS}"
+        )
     return found
 
 
@@ -308,7 +329,13 @@ class RedirectRefused(Exception):
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
 """Failures that don't show that the origin is down, however long they last."""
 
-CONFIGURATION_ERRORS = (ProjectError, NotSupported, NotConfigured, ImportError, NotImplementedError)
+CONFIGURATION_ERRORS = (
+    ProjectError,
+    NotSupported,
+    NotConfigured,
+    ImportError,
+    NotImplementedError,
+)
 """Misconfiguration: retrying can't help."""
 
 
@@ -332,7 +359,9 @@ _DEAD_HOST_ERRORS = (
 )
 
 _NETWORK_ERRORS = (*DOWNLOAD_ERRORS.values(), UnsupportedURLSchemeError, OSError)
-_NETWORK_MODULES = frozenset({"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"})
+_NETWORK_MODULES = frozenset(
+    {"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"}
+)
 
 
 @dataclass(frozen=True)
@@ -372,9 +401,13 @@ def _causes(error: BaseException | None) -> list[Exception]:
     for one in known:
         if len(known) >= _MAX_CAUSES:
             break
-        reasons = getattr(one, "reasons", None)  # of Twisted's errors: exceptions and Failures
+        reasons = getattr(
+            one, "reasons", None
+        )  # of Twisted's errors: exceptions and Failures
         some = reasons[:_MAX_CAUSES] if isinstance(reasons, (list, tuple)) else ()
-        values = [reason.value if isinstance(reason, Failure) else reason for reason in some]
+        values = [
+            reason.value if isinstance(reason, Failure) else reason for reason in some
+        ]
         cause = one.__cause__ or one.__context__
         known += [value for value in (*values, cause) if isinstance(value, Exception)]
     return known
@@ -401,7 +434,12 @@ _DEAD = _Kind(
     curl_codes=frozenset({6, 7}),
 )
 _LOST = _Kind(
-    types=(ConnectionClosed, ConnectionResetError, ConnectionAbortedError, BrokenPipeError),
+    types=(
+        ConnectionClosed,
+        ConnectionResetError,
+        ConnectionAbortedError,
+        BrokenPipeError,
+    ),
     names=re.compile(
         r"ServerDisconnectedError|RemoteProtocolError|ReadError|WriteError|ConnectionResetError"
         r"|InactiveStreamClosed"
@@ -412,21 +450,28 @@ _LOST = _Kind(
 )
 _PROXYS = _Kind(
     names=re.compile(r"\w*Proxy\w*Error|TunnelError|\w*(?:SOCKS|Socks)\w*Error"),
-    texts=re.compile(r"CONNECT tunnel failed|Proxy CONNECT aborted|Tunnel connection failed"),
+    texts=re.compile(
+        r"CONNECT tunnel failed|Proxy CONNECT aborted|Tunnel connection failed"
+    ),
     # CURLE_COULDNT_RESOLVE_PROXY, CURLE_PROXY.
     curl_codes=frozenset({5, 97}),
 )
 
 # No ValueError: it may be about what a server sent.
-_BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+_BUGS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    TypeError,
+)
 
 _HANDLER = "download_request"
 _METHODS = (_HANDLER, "process_request", "process_response", "process_exception")
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
-STOPPED = (
-    f"a handler of headers_received or bytes_received stopped the download of robots.txt: {_ADVICE}"
-)
+STOPPED = f"a handler of headers_received or bytes_received stopped the download of robots.txt: {_ADVICE}"
 """What to tell the user if the project's signal handler stopped a download."""
 
 
@@ -480,7 +525,10 @@ def _component(error: Exception) -> str:
     found = ""
     for frame, _ in walk_tb(error.__traceback__):
         name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
-        if name in _METHODS and module.partition(".")[0] not in ("scrapy", "scrapy_rep"):
+        if name in _METHODS and module.partition(".")[0] not in (
+            "scrapy",
+            "scrapy_rep",
+        ):
             component = frame.f_locals.get("self")  # a module may have several
             of_class = "" if component is None else f"{type(component).__name__}."
             found = f"{module}.{of_class}{name}"

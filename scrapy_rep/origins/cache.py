@@ -102,7 +102,9 @@ class RobotsCache:
         self._fetcher = fetcher
         self._clock = clock
         self._storage = storage
-        self.table = OriginTable(settings.cache_max_origins, settings.cache_max_bytes, clock)
+        self.table = OriginTable(
+            settings.cache_max_origins, settings.cache_max_bytes, clock
+        )
         self.choices = choices
         # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
@@ -114,7 +116,11 @@ class RobotsCache:
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files, with the same source and storage."""
         return RobotsCache(
-            self._settings, self._fetcher, self._clock, self._storage, running=self._running
+            self._settings,
+            self._fetcher,
+            self._clock,
+            self._storage,
+            running=self._running,
         )
 
     def get(self, origin: Origin) -> OriginState | None:
@@ -157,7 +163,11 @@ class RobotsCache:
         return bool(unread) and len(state.entry.body) > LARGE
 
     async def read(
-        self, state: OriginState, agent: tuple[str, ...], body: bytes = b"", always: bool = False
+        self,
+        state: OriginState,
+        agent: tuple[str, ...],
+        body: bytes = b"",
+        always: bool = False,
     ) -> None:
         """Prepare the rules for *agent*, of a large file in a thread. *body*: if known. *always*: the
         group for "*" applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
@@ -170,7 +180,9 @@ class RobotsCache:
         try:
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
-                await pause()  # a storage may have answered for hundreds of origins at once
+                await (
+                    pause()
+                )  # a storage may have answered for hundreds of origins at once
             if state.entry is entry:
                 robots = state.robots or robots
             if robots.is_read(agent, obey):
@@ -230,14 +242,18 @@ class RobotsCache:
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
         status, _ = self.known(origin)
-        event = NotConfigured(self._clock() + self._settings.retry_max_delay, str(error))
+        event = NotConfigured(
+            self._clock() + self._settings.retry_max_delay, str(error)
+        )
         if len(self._misconfigured) >= _MAX_MISCONFIGURED:
             self._misconfigured.clear()
         changed = after(status, event)
         assert isinstance(changed, Misconfigured)
         self._misconfigured[origin] = changed
 
-    async def _recall(self, flight: Flight, storage: StorageClient) -> OriginState | None:
+    async def _recall(
+        self, flight: Flight, storage: StorageClient
+    ) -> OriginState | None:
         """Return what *storage* has of the flight's origin, after another process's fetch if there is one;
         None if the fetch is ours to make."""
         origin = flight.origin
@@ -271,7 +287,10 @@ class RobotsCache:
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
         flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
         answer = await self._fetch_once(flight, allowance)
-        works, error = entry is None or entry.attempts <= entry.proxy_attempts, answer.error
+        works, error = (
+            entry is None or entry.attempts <= entry.proxy_attempts,
+            answer.error,
+        )
         if works and error and (is_lost_connection(error) or is_tls_failure(error)):
             await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
             if allowance.seconds > 0:
@@ -282,7 +301,9 @@ class RobotsCache:
     async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
         origin = flight.origin
         try:
-            return await self._fetcher.fetch(origin, flight.request, allowance, flight.queued)
+            return await self._fetcher.fetch(
+                origin, flight.request, allowance, flight.queued
+            )
         except CANCELLED as error:
             if flight.is_abandoned or is_ending_with_loop(error):
                 raise
@@ -293,10 +314,16 @@ class RobotsCache:
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
         state, now = self.table.get(origin), self._clock()
-        if state is None or state.entry.unreachable_since is None or now >= state.status.until:
+        if (
+            state is None
+            or state.entry.unreachable_since is None
+            or now >= state.status.until
+        ):
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
-            state.entry = replace(state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME))
+            state.entry = replace(
+                state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME)
+            )
             if self._storage:
                 self._storage.publish(state.entry)
 
@@ -304,7 +331,9 @@ class RobotsCache:
         settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             previous = self.table.get(origin)
-            entry = self._failed(previous.entry if previous else Entry(str(origin)), answer, now)
+            entry = self._failed(
+                previous.entry if previous else Entry(str(origin)), answer, now
+            )
             return self._take(origin, entry)
         lifetime = fresh_seconds(
             header_text(answer.headers, "Cache-Control"),
@@ -313,7 +342,11 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        about: dict[str, Any] = {"status": answer.status, "url": answer.url, "hops": answer.hops}
+        about: dict[str, Any] = {
+            "status": answer.status,
+            "url": answer.url,
+            "hops": answer.hops,
+        }
         about |= {
             "wall": answer.wall,
             "updated_at": now,
@@ -322,12 +355,18 @@ class RobotsCache:
         }
         if answer.outcome is Outcome.RULES:
             body = cut(answer.body)
-            about |= {"packed": squeeze(body), "sha256": hashlib.sha256(body).hexdigest()}
+            about |= {
+                "packed": squeeze(body),
+                "sha256": hashlib.sha256(body).hexdigest(),
+            }
         return self._take(origin, Entry(str(origin), outcome=answer.outcome, **about))
 
     def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
         settings = self._settings
-        is_proxys, dead = isinstance(answer.error, ProxyError), is_dead_host(answer.error)
+        is_proxys, dead = (
+            isinstance(answer.error, ProxyError),
+            is_dead_host(answer.error),
+        )
         attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts + is_proxys
         step, base = attempts - proxy_attempts, settings.retry_delay
         if is_proxys:
@@ -343,7 +382,9 @@ class RobotsCache:
         return replace(
             entry,
             updated_at=now,
-            unreachable_since=now if entry.unreachable_since is None else entry.unreachable_since,
+            unreachable_since=now
+            if entry.unreachable_since is None
+            else entry.unreachable_since,
             unreachable_for=min(self._unreachable_for(entry, answer, now), MAX_TIME),
             attempts=attempts,
             proxy_attempts=proxy_attempts,
@@ -359,11 +400,17 @@ class RobotsCache:
             return known
         ladder = self.choices is not None and self.choices.ladder
         # Twelve hours, too, are attempts that were made, spread over that time.
-        limit = BLACKOUT if ladder and known < BLACKOUT else self._settings.unreachable_limit
+        limit = (
+            BLACKOUT
+            if ladder and known < BLACKOUT
+            else self._settings.unreachable_limit
+        )
         attempts = entry.attempts - entry.proxy_attempts
         return unreachable_seconds(known, attempts, now - entry.updated_at, limit)
 
-    def _take(self, origin: Origin, entry: Entry, *, is_stored: bool = False) -> OriginState:
+    def _take(
+        self, origin: Origin, entry: Entry, *, is_stored: bool = False
+    ) -> OriginState:
         if self.choices is not None and self.choices.refusal(entry):
             entry = Entry(entry.origin)
         state = self.table.put(origin, entry)
@@ -390,7 +437,9 @@ class RobotsCache:
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
             # In running time, from now on: the clock may be set.
-            return Failed(means, until, self._running() + max(0.0, until - now), setting)
+            return Failed(
+                means, until, self._running() + max(0.0, until - now), setting
+            )
         if entry.fetched_at is None:
             return None
         forbids_all = choices is not None and choices.forbids_all(entry)

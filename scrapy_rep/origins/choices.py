@@ -31,7 +31,9 @@ class Choices:
         self.ladder = settings.unreachable_rules == LADDER
         """Whether Google's rules of April 2026 apply to unreachable origins."""
         chosen = settings.overrides or {}
-        self.overrides = {host: _own_answer(host, override) for host, override in chosen.items()}
+        self.overrides = {
+            host: _own_answer(host, override) for host, override in chosen.items()
+        }
         """By host, or ``*.`` and a domain."""
 
     def own_answer(self, origin: Origin, now: float) -> Answer | None:
@@ -106,9 +108,15 @@ def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
 def chosen(settings: RepSettings) -> list[str]:
     """Return the settings of REP.md section 13 that are on, with their values."""
     values = [(setting_name(name), getattr(settings, name)) for name in _NAMES]
-    on = [(name, value) for name, value in values if value not in (None, "allow", "google")]
+    on = [
+        (name, value)
+        for name, value in values
+        if value not in (None, "allow", "google")
+    ]
     return [
-        f"{name} for {', '.join(value)}" if isinstance(value, dict) else f"{name} is {value!r}"
+        f"{name} for {', '.join(value)}"
+        if isinstance(value, dict)
+        else f"{name} is {value!r}"
         for name, value in on
     ]
 
@@ -129,4 +137,6 @@ def _own_answer(host: str, override: Override) -> Answer:
         return Answer(Outcome.RULES, "", 0, body=body, by=by, ends_at=ends_at)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
-        raise SettingsError(f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}.") from None
+        raise SettingsError(
+            f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}."
+        ) from None

@@ -14,7 +14,9 @@ from scrapy_rep.settings import RepSettings
 
 
 class CrawlContext:
-    def __init__(self, crawler: Crawler, settings: RepSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
+    ) -> None:
         """*clock*: seconds since the epoch."""
         assert crawler.stats is not None
         self.crawler, self.settings, self.clock = crawler, settings, clock

@@ -44,14 +44,23 @@ class CrawlDelay(ResolutionListener):
         self._table = table
         self._told = BoundedSet()
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
-        self._log_skipped = Limiter(logger, "origins that are not crawled for their crawl-delay")
+        self._log_skipped = Limiter(
+            logger, "origins that are not crawled for their crawl-delay"
+        )
         # Requests whose slot Scrapy chose.
         self._placed: WeakSet[Request] = WeakSet()
         self._turns: Turns | None = None
-        if self._most and not context.settings.dry_run and storage and storage.shares_turns:
+        if (
+            self._most
+            and not context.settings.dry_run
+            and storage
+            and storage.shares_turns
+        ):
             self._turns = Turns(context, storage, self._delay_of)
         if self._most:
-            context.crawler.signals.connect(self._reached, signals.request_reached_downloader)
+            context.crawler.signals.connect(
+                self._reached, signals.request_reached_downloader
+            )
             context.crawler.signals.connect(self._left, signals.request_left_downloader)
 
     def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
@@ -147,7 +156,9 @@ class CrawlDelay(ResolutionListener):
         state = None if is_free else self._state_of(request)
         if state is None:
             return "", 0.0
-        agents = self._context.engine.slots.agents_of(request.meta[META_KEY], state.name)
+        agents = self._context.engine.slots.agents_of(
+            request.meta[META_KEY], state.name
+        )
         chain = self._agents.chain_sent(request)
         return state.name, max(self._kept(state, agent) for agent in (chain, *agents))
 

@@ -96,7 +96,8 @@ _NOT_PLAIN = (
 )
 # What may be a secret between the project and the host that was asked first, by the header's name.
 _SECRET = re.compile(
-    rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt", re.IGNORECASE
+    rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt",
+    re.IGNORECASE,
 )
 
 # Proxies mark their own answers so: RFC 9209, and the most common one.
@@ -130,7 +131,9 @@ class Hop:
     """One URL on the way to an answer, in the meta of its requests: a middleware may ask several
     times (ban detection, proxy rotation), and each try is a transfer of its own."""
 
-    def __init__(self, allowance: Allowance, on_queue: OnQueue, is_elsewhere: bool) -> None:
+    def __init__(
+        self, allowance: Allowance, on_queue: OnQueue, is_elsewhere: bool
+    ) -> None:
         """*is_elsewhere*: whether a redirect led to another host than was asked first."""
         self._allowance = allowance
         self._on_queue = on_queue
@@ -229,7 +232,9 @@ def received(response: Response, transfer: Transfer) -> Response:
     it can't decode."""
     transfer.encodings = response.headers.getlist("Content-Encoding")
     response.headers.pop("Content-Encoding", None)
-    if len(response.body) > READ_BYTES:  # of a handler that doesn't send `bytes_received`
+    if (
+        len(response.body) > READ_BYTES
+    ):  # of a handler that doesn't send `bytes_received`
         transfer.cut = True
         response = response.replace(body=response.body[:READ_BYTES])
     return response
@@ -272,7 +277,9 @@ class Fetcher:
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         while True:
             elsewhere = is_elsewhere(Origin.from_url(url), origin)
-            found = await self._ask(url, hops, like, Hop(allowance, on_queue, elsewhere))
+            found = await self._ask(
+                url, hops, like, Hop(allowance, on_queue, elsewhere)
+            )
             if isinstance(found, Answer):
                 return found
             given = url, hops, found.status, found.headers
@@ -283,16 +290,24 @@ class Fetcher:
                 note = "redirects in a loop"
             elif hops == MAX_HOPS:
                 note = f"more than {MAX_HOPS} redirects"
-            elif await self.targets.refuses(Origin.from_url(target), Origin.from_url(url)):
-                error = self._refused(target, "the address is private; see REP_PRIVATE_HOSTS")
+            elif await self.targets.refuses(
+                Origin.from_url(target), Origin.from_url(url)
+            ):
+                error = self._refused(
+                    target, "the address is private; see REP_PRIVATE_HOSTS"
+                )
                 return Answer(Outcome.UNREACHABLE, *given, error=error)
             else:
                 seen.add(target)
                 url, hops = target, hops + 1
                 continue
-            return Answer(Outcome.MISSING, *given, note=note, wall=wall_sign(found.headers))
+            return Answer(
+                Outcome.MISSING, *given, note=note, wall=wall_sign(found.headers)
+            )
 
-    async def _ask(self, url: str, hops: int, like: Request, hop: Hop) -> Answer | Response:
+    async def _ask(
+        self, url: str, hops: int, like: Request, hop: Hop
+    ) -> Answer | Response:
         self._running += 1
         self._listener.listen(True)
         try:
@@ -302,7 +317,9 @@ class Fetcher:
         except CancelledError:
             raise
         except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
-            return Answer(Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops))
+            return Answer(
+                Outcome.UNREACHABLE, url, hops, error=self._failure(raised, url, hops)
+            )
         finally:
             hop.end()
             self._running -= 1
@@ -328,7 +345,9 @@ class Fetcher:
 
     def _refused(self, target: str, why: str) -> RedirectRefused:
         self._context.stats.inc_value("rep/redirects/refused")
-        return RedirectRefused(f"not following the redirect to {target[:_MAX_TARGET]} ({why})")
+        return RedirectRefused(
+            f"not following the redirect to {target[:_MAX_TARGET]} ({why})"
+        )
 
     async def _get(self, url: str, hop: Hop, like: Request) -> Response:
         """Request *url*, and make sure that the response is its origin's. Only *like*'s own name

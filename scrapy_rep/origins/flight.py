@@ -147,7 +147,9 @@ class Flight:
         tell(callers, result)
 
 
-def tell(callers: Iterable[Deferred[OriginState]], result: OriginState | Exception) -> None:
+def tell(
+    callers: Iterable[Deferred[OriginState]], result: OriginState | Exception
+) -> None:
     """Let *callers* go on with *result*."""
     for caller in list(callers):  # each removes itself
         fire: Any = caller.errback if isinstance(result, Exception) else caller.callback

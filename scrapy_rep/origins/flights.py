@@ -147,7 +147,9 @@ class Flights:
         """Whether listeners are being told of an answer. One that takes longer than a fetch may counts
         no more: it may never return."""
         now = self.clock()
-        return any(now < flight.answered_at + self.limits.fetch for flight in self._telling)
+        return any(
+            now < flight.answered_at + self.limits.fetch for flight in self._telling
+        )
 
     def queue_of(self, origin: Origin) -> Queue:
         queue = self.queues.get(origin)
@@ -215,7 +217,9 @@ class Flights:
     def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
         """Return a step that is due for *queue*, and not among those *done* just now."""
         now = self.clock()
-        for step, moment in steps(self._known(queue.origin)[0], queue, now, self.limits).items():
+        for step, moment in steps(
+            self._known(queue.origin)[0], queue, now, self.limits
+        ).items():
             if moment <= now + ROUNDING and step not in done:
                 return step
         return None
@@ -241,7 +245,9 @@ class Flights:
 
     # Fetches
 
-    def to(self, origin: Origin, request: Request | None = None, *, again: bool = False) -> Flight:
+    def to(
+        self, origin: Origin, request: Request | None = None, *, again: bool = False
+    ) -> Flight:
         """Return the flight to *origin*, or begin one for *request*. *again*: a retry; then an answer
         that is just being told doesn't count."""
         if self._end.result is not None:
@@ -361,7 +367,9 @@ class Flights:
             self._telling.remove(flight)
             self._landed(queue, flight)
 
-    async def _failed(self, flight: Flight, error: Exception | asyncio.CancelledError) -> None:
+    async def _failed(
+        self, flight: Flight, error: Exception | asyncio.CancelledError
+    ) -> None:
         """Tell that there is no answer, and will be none."""
         if flight.is_put_off:
             return
@@ -464,6 +472,8 @@ def is_ending_with_loop(error: BaseException) -> bool:
         return False
     try:
         task: Any = asyncio.current_task()
-    except RuntimeError:  # there is no such loop: the project's code uses asyncio's exception
+    except (
+        RuntimeError
+    ):  # there is no such loop: the project's code uses asyncio's exception
         return False
     return task is not None and hasattr(task, "cancelling") and task.cancelling() > 0

@@ -26,7 +26,9 @@ from scrapy_rep.storages.client import open_storage
 def limits_of(settings: RepSettings) -> Limits:
     """Return how long requests wait."""
     max_wait = settings.hold_max_wait
-    return Limits(settings.hold_grace, max_wait, min(settings.download_timeout, max_wait))
+    return Limits(
+        settings.hold_grace, max_wait, min(settings.download_timeout, max_wait)
+    )
 
 
 class Origins:
@@ -79,7 +81,9 @@ class Origins:
         if is_plain and usual is not None and chain is self.agents.usual:
             # The middleware's fast path may decide, see OriginState.rules.
             known = state.robots
-            state.rules = NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
+            state.rules = (
+                NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
+            )
             self.table.add_prefix(state, usual[1] + "/")
         return state
 

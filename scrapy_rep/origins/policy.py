@@ -91,7 +91,9 @@ class Policy:
         self._tries = settings.hold_dead_host_tries
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
         """Seconds that a direct download waits for the next attempt, no more than a held request."""
-        self._last_seconds = min(settings.retry_delay, settings.hold_max_wait / _LAST_SHARE)
+        self._last_seconds = min(
+            settings.retry_delay, settings.hold_max_wait / _LAST_SHARE
+        )
         """Seconds since the attempt before, at least, until an extra attempt."""
 
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice:
@@ -101,8 +103,14 @@ class Policy:
             return LEAVE
         if not full:
             return STAY
-        drop = Drop.of(state) if state is not None else Drop("too many of its requests are held")
-        return Advice(Action.FAIL, drop._replace(for_room=True))  # other origins need the place
+        drop = (
+            Drop.of(state)
+            if state is not None
+            else Drop("too many of its requests are held")
+        )
+        return Advice(
+            Action.FAIL, drop._replace(for_room=True)
+        )  # other origins need the place
 
     def in_the_middleware(self, state: OriginState, now: float) -> Advice:
         """Return what to do, *now* (seconds since the epoch), with a request that may have passed
@@ -128,7 +136,9 @@ class Policy:
         last one that was made for this reason."""
         pause = self._last_seconds
         if entry.attempts == extra_attempt:
-            pause = max(pause, (entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE)
+            pause = max(
+                pause, (entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE
+            )
         # Whatever a storage says, the origin's clock goes on.
         not_before = min(entry.not_before, entry.next_attempt_at)
         return max(entry.updated_at + pause, not_before)

@@ -321,7 +321,9 @@ class Queue:
             self.why = why
         else:
             self.released_at = self.clock(now)
-        if before == math.inf and not self.leaving_held:  # ordering 100,000 again takes long
+        if (
+            before == math.inf and not self.leaving_held
+        ):  # ordering 100,000 again takes long
             self.leaving_held, self.held = self.held, []
         staying_held: list[Held] = []
         for held in self.held:
@@ -364,7 +366,12 @@ class Queue:
 
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
         """Remove those that wait or are held for which *is_taken* is true. Return them as they would leave."""
-        taken = [held for stage in (self.waiting, self.held) for held in stage if is_taken(held)]
+        taken = [
+            held
+            for stage in (self.waiting, self.held)
+            for held in stage
+            if is_taken(held)
+        ]
         if not taken:  # ordering 100,000 again takes long
             return []
         self.waiting = [held for held in self.waiting if not is_taken(held)]
@@ -404,14 +411,14 @@ class Step(Enum):
     APPLY = "do what the status says with those who wait"
     COUNT_LATE = "the answer is late: let few of those who wait count"
     HOLD = "hold those who have waited too long for a first answer"
-    COUNT_VERY_LATE = (
-        "the answer is very late: let none count, and drop those for which there is no room"
-    )
+    COUNT_VERY_LATE = "the answer is very late: let none count, and drop those for which there is no room"
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
     FREE_PLACE = "the fetch is slow: another may have its place"
 
 
-def steps(status: Status, queue: Queue, now: float, limits: Limits) -> dict[Step, float]:
+def steps(
+    status: Status, queue: Queue, now: float, limits: Limits
+) -> dict[Step, float]:
     """Return what has to be done for those in *queue*, and when. *status* is what is known of the origin.
 
     Pure. Steps whose time has come are due; the first of the others is the queue's wake-up. With nobody
@@ -424,16 +431,22 @@ def steps(status: Status, queue: Queue, now: float, limits: Limits) -> dict[Step
         due = _between_fetches(status, queue, now, limits)
     if queue.landing:
         # The answer is known. A listener (a handler of `robots_resolved`) may take long, or never return.
-        due[Step.APPLY] = min(flight.answered_at for flight in queue.landing) + limits.grace
+        due[Step.APPLY] = (
+            min(flight.answered_at for flight in queue.landing) + limits.grace
+        )
     return due
 
 
-def next_wakeup(status: Status, queue: Queue, now: float, limits: Limits) -> float | None:
+def next_wakeup(
+    status: Status, queue: Queue, now: float, limits: Limits
+) -> float | None:
     """Return when the next step is due; None if there is none."""
     return min(steps(status, queue, now, limits).values(), default=None)
 
 
-def _during_fetch(queue: Queue, fetch: Flight, now: float, limits: Limits) -> dict[Step, float]:
+def _during_fetch(
+    queue: Queue, fetch: Flight, now: float, limits: Limits
+) -> dict[Step, float]:
     due: dict[Step, float] = {}
     if fetch.took_off_at is not None and not fetch.is_slow:
         due[Step.FREE_PLACE] = fetch.took_off_at + fetch.patience * SLOW_SECONDS
@@ -441,7 +454,9 @@ def _during_fetch(queue: Queue, fetch: Flight, now: float, limits: Limits) -> di
     if stays and queue.lateness is Lateness.NOT_LATE:
         due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
     if stays and queue.lateness is not Lateness.VERY_LATE:
-        due[Step.COUNT_VERY_LATE] = fetch.began_at + max(limits.grace, VERY_LATE_SECONDS)
+        due[Step.COUNT_VERY_LATE] = fetch.began_at + max(
+            limits.grace, VERY_LATE_SECONDS
+        )
     if len(queue.waiting) > queue.without_room:
         due[Step.HOLD] = fetch.began_at + limits.grace
     if stays and queue.clock_runs:
@@ -451,7 +466,9 @@ def _during_fetch(queue: Queue, fetch: Flight, now: float, limits: Limits) -> di
     return due
 
 
-def _between_fetches(status: Status, queue: Queue, now: float, limits: Limits) -> dict[Step, float]:
+def _between_fetches(
+    status: Status, queue: Queue, now: float, limits: Limits
+) -> dict[Step, float]:
     due: dict[Step, float] = {}
     stays = bool(queue.waiting or queue.held)
     if queue.landing or not (stays or queue.callers):
@@ -465,5 +482,7 @@ def _between_fetches(status: Status, queue: Queue, now: float, limits: Limits) -
         if queue.waiting:
             due[Step.APPLY] = now
         if stays:
-            due[Step.TIME_IS_OVER] = queue.when(queue.oldest_bound + limits.max_wait, now)
+            due[Step.TIME_IS_OVER] = queue.when(
+                queue.oldest_bound + limits.max_wait, now
+            )
     return due

@@ -126,12 +126,18 @@ class OriginTable:
         if state is None:
             state = OriginState(entry, origin)
         else:
-            state.entry, state.robots = entry, RobotsTxt(entry) if entry.has_copy else None
+            state.entry, state.robots = (
+                entry,
+                RobotsTxt(entry) if entry.has_copy else None,
+            )
         return self._keep(state)
 
     def weigh(self, state: OriginState) -> None:
         """Count the bytes of *state* again: parsing adds some. Beyond the limits, pack others."""
-        if state.size == (size := state.bytes) or self._parsed.get(state.name) is not state:
+        if (
+            state.size == (size := state.bytes)
+            or self._parsed.get(state.name) is not state
+        ):
             return
         self._parsed_bytes += size - state.size
         state.size = size

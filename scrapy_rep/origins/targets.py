@@ -35,7 +35,9 @@ from scrapy_rep.protocol import Origin
 
 # Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).
 _SPECIAL_4 = (
-    IPv4Network("168.63.129.16/32"),  # Azure's agent, which its machines alone can reach
+    IPv4Network(
+        "168.63.129.16/32"
+    ),  # Azure's agent, which its machines alone can reach
     IPv4Network("192.0.0.0/24"),  # Oracle's metadata service is among them
     IPv4Network("192.88.99.0/24"),  # relays of 6to4: RFC 7526
 )
@@ -104,16 +106,23 @@ class Targets:
         self._all = private_hosts
         self._crawler = crawler
         # What HttpProxyMiddleware goes by.
-        self._proxies = getproxies() if crawler.settings.getbool("HTTPPROXY_ENABLED") else {}
+        self._proxies = (
+            getproxies() if crawler.settings.getbool("HTTPPROXY_ENABLED") else {}
+        )
         self._watched = BoundedSet()  # hosts that public hosts named
-        self._public, self._private = BoundedSet(), BoundedSet()  # hosts that resolved so
+        self._public, self._private = (
+            BoundedSet(),
+            BoundedSet(),
+        )  # hosts that resolved so
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
             crawler.signals.connect(self.unwatch, scrapy_signals.engine_stopped)
 
     def _opened(self) -> None:
-        call_later(0, self.watch)  # CrawlerProcess installs Scrapy's resolver after that
+        call_later(
+            0, self.watch
+        )  # CrawlerProcess installs Scrapy's resolver after that
 
     def watch(self) -> None:
         """Be asked about connections from now on. Call it again when something may have replaced our
@@ -131,7 +140,9 @@ class Targets:
         if self._all:
             return False
         self.watch()
-        if await self._is_inside(by):  # in the user's own network: it may name whatever it likes
+        if await self._is_inside(
+            by
+        ):  # in the user's own network: it may name whatever it likes
             return False
         self.keep(by)
         host, private = _name(target), is_private_host(target.host)
@@ -140,7 +151,9 @@ class Targets:
         if private is None and (host not in self._watched or host in self._private):
             found = await self._look_up(target)
             # DNS errs, too: a private address counts until there is another.
-            private = any(map(is_private_address, found)) or (not found and host in self._private)
+            private = any(map(is_private_address, found)) or (
+                not found and host in self._private
+            )
         if private:
             return True
         self._watched.add(host)
@@ -168,7 +181,9 @@ class Targets:
             return ()
         found = await look_up(_name(origin))
         for address in found:
-            self.may_connect(_name(origin), address)  # if nothing asks: see _update_resolvers()
+            self.may_connect(
+                _name(origin), address
+            )  # if nothing asks: see _update_resolvers()
         return found
 
     def may_connect(self, host: str, address: str) -> bool:
@@ -190,7 +205,11 @@ class Targets:
     def check_answer(self, request: Request, response: Response) -> None:
         """Check the address that *response* came from, since a download handler may look names up
         in its own way; ``CannotResolveHostError`` if a public host has led us to a private one."""
-        if not self._all and response.ip_address is not None and not request.meta.get("proxy"):
+        if (
+            not self._all
+            and response.ip_address is not None
+            and not request.meta.get("proxy")
+        ):
             host = urlparse_cached(request).hostname or ""
             if not self.may_connect(host, str(response.ip_address)):
                 raise CannotResolveHostError(f"{host} answered from a private address")
@@ -236,7 +255,9 @@ class _Resolver:
             addressResolved=resolved,
             resolutionComplete=resolutionReceiver.resolutionComplete,
         )
-        found: IHostResolution = self.inner.resolveHostName(ours, hostName, *args, **kwargs)
+        found: IHostResolution = self.inner.resolveHostName(
+            ours, hostName, *args, **kwargs
+        )
         return found
 
 
@@ -252,7 +273,8 @@ class _Getaddrinfo:
         left = [place for place in found if _may_connect(name, str(place[4][0]))]
         if found and not left:
             raise socket.gaierror(
-                socket.EAI_NONAME, "another host leads to it, and its address is private"
+                socket.EAI_NONAME,
+                "another host leads to it, and its address is private",
             )
         return left
 
@@ -290,7 +312,9 @@ async def look_up(host: str) -> Sequence[str]:
         done: Deferred[None] = Deferred()
         receiver = SimpleNamespace(
             resolutionBegan=lambda _: None,
-            addressResolved=lambda address: found.append(str(getattr(address, "host", ""))),
+            addressResolved=lambda address: found.append(
+                str(getattr(address, "host", ""))
+            ),
             resolutionComplete=lambda: done.callback(None),
         )
         reactor.nameResolver.resolveHostName(receiver, host)

@@ -8,6 +8,12 @@ The drafts still change: ``statements`` names them, and their dates.
 [('robots.txt, line 2: Content-Signal: search=yes, ai-train=no', {'search': 'y', 'train-ai': 'n'})]
 """
 
-from scrapy_rep.preferences.statements import PURPOSES, RobotsUsage, Statement, Usage, read_robots
+from scrapy_rep.preferences.statements import (
+    PURPOSES,
+    RobotsUsage,
+    Statement,
+    Usage,
+    read_robots,
+)
 
 __all__ = ["PURPOSES", "RobotsUsage", "Statement", "Usage", "read_robots"]

@@ -50,12 +50,18 @@ def _bad(line: int, code: str, why: str) -> Finding:
 
 def _preferences(line: int, value: str) -> Iterator[Finding]:
     if not value:
-        yield _bad(line, "bad-usage", "no preference is given, so the line says nothing")
+        yield _bad(
+            line, "bad-usage", "no preference is given, so the line says nothing"
+        )
         return
     try:
         preferences = read_preferences(value)
     except ValueError as error:
-        why = "remove the blanks around the =" if _BLANKS.search(value) else str(error)[:100]
+        why = (
+            "remove the blanks around the ="
+            if _BLANKS.search(value)
+            else str(error)[:100]
+        )
         yield _bad(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
     for key, answer in preferences.items():
@@ -87,7 +93,11 @@ def _signals(line: int, value: str) -> Iterator[Finding]:
 
 
 def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
-    close = get_close_matches(name[:50], known, 1, 0.5)  # ai-use is ai-input in the other field
+    close = get_close_matches(
+        name[:50], known, 1, 0.5
+    )  # ai-use is ai-input in the other field
     hint = f"; did you mean {close[0]}?" if close else ""
     names = ", ".join(known)
-    return finding(line, "unknown-use", topic=name, name=quoted(name), hint=hint, known=names)
+    return finding(
+        line, "unknown-use", topic=name, name=quoted(name), hint=hint, known=names
+    )

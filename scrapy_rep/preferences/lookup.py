@@ -22,7 +22,13 @@ from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.origins import Origins, limits_of
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.pages import chain_behind, crawls_behind, encoding_of, is_html, page_rules
+from scrapy_rep.pages import (
+    chain_behind,
+    crawls_behind,
+    encoding_of,
+    is_html,
+    page_rules,
+)
 from scrapy_rep.preferences.statements import (
     META_SIGNAL,
     PATH,
@@ -59,7 +65,9 @@ def _read_robots(entry: Entry, token: str | None) -> RobotsUsage:
 
 @lru_cache(32)
 def _is_large(entry: Entry) -> bool:
-    return len(entry.body) > LARGE  # which unpacks it: up to 5 ms, but not for each page
+    return (
+        len(entry.body) > LARGE
+    )  # which unpacks it: up to 5 ms, but not for each page
 
 
 @lru_cache(32)
@@ -81,7 +89,9 @@ def usage(response: Response) -> Usage:
     request, lookup = response.request, None
     if request is None:
         return usage_of(response, None, None, ())
-    for agents in crawls_behind(request):  # if they may be several: the one that knows the origin
+    for agents in crawls_behind(
+        request
+    ):  # if they may be several: the one that knows the origin
         with suppress(RuntimeError):  # its engine is not there yet
             rep = agents.crawler.get_downloader_middleware(RepMiddleware)
             if rep is not None and lookup_of(rep).known(request)[1] is not None:
@@ -91,7 +101,10 @@ def usage(response: Response) -> Usage:
 
 
 def usage_of(
-    response: Response, request: Request | None, lookup: UsageLookup | None, chain: Chain
+    response: Response,
+    request: Request | None,
+    lookup: UsageLookup | None,
+    chain: Chain,
 ) -> Usage:
     """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
     values = response.headers.getlist
@@ -123,7 +136,9 @@ def usage_of(
     found = _known[response] = replace(
         robots,
         statements=tuple(statements),
-        licenses=tuple(dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])),
+        licenses=tuple(
+            dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])
+        ),
         tdm_policy=tdm.policy if tdm.is_reserved else None,
         tdmrep_sha256=sha256,
     )
@@ -205,10 +220,16 @@ class UsageLookup:
     def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
         """Return what the origin's tdmrep.json says about the page of *request*, and its hash."""
         origin, _ = self.known(request)
-        state = self._tdm_cache.get(TdmOrigin(*origin)) if self._tdm_cache and origin else None
+        state = (
+            self._tdm_cache.get(TdmOrigin(*origin))
+            if self._tdm_cache and origin
+            else None
+        )
         if state is None:
             return Reservation(), None
-        return _read_tdm(state.entry).about(comparable(path_in(request))), state.entry.sha256
+        return _read_tdm(state.entry).about(
+            comparable(path_in(request))
+        ), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
         """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
@@ -231,11 +252,15 @@ class UsageLookup:
         file, robots = TdmOrigin(*origin), state.robots
         if self._tdm_cache.get(file) is not None:
             return
-        if robots and not robots.rules(chain, self._settings.obey_global_group)[1].allows(PATH):
+        if robots and not robots.rules(chain, self._settings.obey_global_group)[
+            1
+        ].allows(PATH):
             return
         flight = self._flights.to(file, request)
         self._waiting += 1
-        spare = self._engine.extra_slot() if self._waiting <= self._most else nullcontext()
+        spare = (
+            self._engine.extra_slot() if self._waiting <= self._most else nullcontext()
+        )
         try:
             with spare:
                 await flight.wait(flight.left_of(self._settings.download_timeout))

@@ -23,7 +23,13 @@ from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
 from scrapy_rep.seeding.discovery import SITEMAP
-from scrapy_rep.settings import USAGE_FIELDS, RepSettings, loaded, setting_name, settings_beside
+from scrapy_rep.settings import (
+    USAGE_FIELDS,
+    RepSettings,
+    loaded,
+    setting_name,
+    settings_beside,
+)
 from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
@@ -63,9 +69,16 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
         pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
         for token, purposes in pairs.items():
             found[token] = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-            if not is_name(token) or not found[token] or not {*found[token]} <= {*PURPOSES}:
+            if (
+                not is_name(token)
+                or not found[token]
+                or not {*found[token]} <= {*PURPOSES}
+            ):
                 raise ValueError
-    except (ValueError, TypeError):  # broken JSON; no dict, list or text where one must be
+    except (
+        ValueError,
+        TypeError,
+    ):  # broken JSON; no dict, list or text where one must be
         raise ValueError(
             "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to "
             f"purposes ({', '.join(PURPOSES)})"
@@ -93,7 +106,9 @@ class UsageMiddleware:
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
         """:raises NotConfigured: if no setting asks for it"""
         settings = settings_beside(crawler)
-        asking = [setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)]
+        asking = [
+            setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)
+        ]
         if not asking:
             raise NotConfigured
         if find_spec("http_sf") is None:
@@ -146,7 +161,9 @@ class UsageMiddleware:
             if verdict is not None:
                 count(f"rep/usage/{verdict}/{purpose}")
         found = [(purpose, usage.decisive(purpose)) for purpose in self._actions]
-        reason = "; ".join(f"{purpose}: {one}" for purpose, one in found if one is not None)
+        reason = "; ".join(
+            f"{purpose}: {one}" for purpose, one in found if one is not None
+        )
         more: dict[str, Any] = {"reason": reason or None, "usage": usage.as_dict()}
         origin, _ = lookup_of(rep).known(request)
         rep.decisions.record(request, origin, "usage", dry_run=False, **more)
@@ -155,7 +172,11 @@ class UsageMiddleware:
         """Return a purpose with one of *actions* that *usage* disallows, and the statement."""
         for purpose, action in self._actions.items():
             statement = usage.decisive(purpose)
-            if action in actions and statement is not None and statement.says[purpose] == NO:
+            if (
+                action in actions
+                and statement is not None
+                and statement.says[purpose] == NO
+            ):
                 return purpose, statement
         return None
 
@@ -169,12 +190,19 @@ class UsageMiddleware:
         return not self._dry_run
 
     def _tell(
-        self, rep: RepMiddleware, request: Request, what: str, purpose: str, statement: Statement
+        self,
+        rep: RepMiddleware,
+        request: Request,
+        what: str,
+        purpose: str,
+        statement: Statement,
     ) -> None:
         kind = what.partition(" ")[0]
         origin, _ = lookup_of(rep).known(request)
         reason, dry_run = f"{purpose}: {statement}", self._dry_run
-        rep.decisions.record(request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run)
+        rep.decisions.record(
+            request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run
+        )
         drop = "Would drop" if dry_run else "Dropping"
         message = f"{drop} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
         values = {"url": request.url, "purpose": purpose, "statement": statement}
@@ -205,7 +233,11 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         unwanted = False
         if response and (request := response.request):
             with self._isolated("check of items (REP_USAGE)"):
-                if (middleware := self.crawler.get_downloader_middleware(UsageMiddleware)) is None:
+                if (
+                    middleware := self.crawler.get_downloader_middleware(
+                        UsageMiddleware
+                    )
+                ) is None:
                     return item
                 found = usage(response)
                 if not request.meta.get("dont_obey_robotstxt"):
@@ -223,6 +255,10 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
                 logger.warning(
                     "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
                     "Add the field to the class.",
-                    {"kind": type(item).__name__, "field": field, "error": text_of(error)},
+                    {
+                        "kind": type(item).__name__,
+                        "field": field,
+                        "error": text_of(error),
+                    },
                     extra={"spider": self.crawler.spider},
                 )

@@ -104,7 +104,11 @@ class Usage:
 
     def decisive(self, purpose: str) -> Statement | None:
         """Return the first statement that says no to *purpose*; if none does, the first that says yes."""
-        said = {one.says[purpose]: one for one in reversed(self.statements) if purpose in one.says}
+        said = {
+            one.says[purpose]: one
+            for one in reversed(self.statements)
+            if purpose in one.says
+        }
         return said.get(NO) or said.get(YES)
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,7 +126,11 @@ class Usage:
 
 
 def _iso(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return (
+        None
+        if time is None
+        else time.isoformat(timespec="seconds").replace("+00:00", "Z")
+    )
 
 
 LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
@@ -142,7 +150,9 @@ def read_preferences(value: str) -> dict[str, str | None]:
     try:
         from http_sf import Token, parse
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"Content-Usage is read with http-sf: {EXTRA}") from None
+        raise ModuleNotFoundError(
+            f"Content-Usage is read with http-sf: {EXTRA}"
+        ) from None
     if len(value) > MAX_BYTES:
         raise ValueError(f"longer than {MAX_BYTES:,} bytes")
     members: Any = parse(value.encode("latin-1"), tltype="dictionary")
@@ -158,7 +168,9 @@ def preferences(value: str) -> dict[str, str]:
         said = read_preferences(value)
     except ValueError:
         return {}
-    return {purpose: answer for key, purpose in LABELS.items() if (answer := said.get(key))}
+    return {
+        purpose: answer for key, purpose in LABELS.items() if (answer := said.get(key))
+    }
 
 
 def split_rule(value: str) -> tuple[str, str]:
@@ -236,13 +248,17 @@ RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, 
 
 def page_statements(rules: PageRules) -> list[Statement]:
     return [
-        Statement(rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO))
+        Statement(
+            rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO)
+        )
         for rule in rules.rules
         if rule.name in RULES
     ]
 
 
-def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> Statement | None:
+def token_statement(
+    token: str, decision: Decision, purposes: Iterable[str]
+) -> Statement | None:
     """Return what robots.txt says to *token*; None for nothing. A line that forbids the page says
     no. A line that allows it says yes only if its group names the token: permission for all
     crawlers says nothing about use."""
@@ -250,7 +266,9 @@ def token_statement(token: str, decision: Decision, purposes: Iterable[str]) -> 
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
         return None
     says = dict.fromkeys(purposes, YES if decision.allowed else NO)
-    return Statement(f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says)
+    return Statement(
+        f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says
+    )
 
 
 MAX_LICENSES = 100
@@ -259,7 +277,9 @@ MAX_LICENSES = 100
 _MAX_LINKS = 16 * 1024  # bytes of Link headers that are looked at
 _MEDIA_TYPE = "application/rsl+xml"
 _LINK = re.compile(r"<([^<>]*)>([^<>]*)")
-_LICENSE = re.compile(r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))")
+_LICENSE = re.compile(
+    r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))"
+)
 
 
 def link_licenses(values: Sequence[bytes]) -> list[str]:
@@ -305,7 +325,10 @@ class RobotsUsage:
         :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
         """
         lines = self.rules if allowed else ()
-        keys = [(1 if rules is None else rules.find(path), statement) for rules, statement in lines]
+        keys = [
+            (1 if rules is None else rules.find(path), statement)
+            for rules, statement in lines
+        ]
         found = [(key >> LENGTH_BIT, statement) for key, statement in keys if key]
         longest = max((length for length, _ in found), default=0)
         return [*(one for length, one in found if length == longest), *self.signals]
@@ -352,7 +375,9 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
         elif kind == "content-usage" and named and len(rules) < MAX_LINES:
             path, given = split_rule(value)
             statement = Statement("robots.txt", line, text, preferences(given))
-            rules.append((Rules([path], [ALLOW - 1 - line]) if path else None, statement))
+            rules.append(
+                (Rules([path], [ALLOW - 1 - line]) if path else None, statement)
+            )
     return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
 
 
@@ -380,7 +405,9 @@ class Reservation(NamedTuple):
 
     def __or__(self, other: Reservation) -> Reservation:
         """Return this one, completed by a less specific one: what a source leaves out resets nothing."""
-        return Reservation(self.statement or other.statement, self.policy or other.policy)
+        return Reservation(
+            self.statement or other.statement, self.policy or other.policy
+        )
 
 
 def _reservation(
@@ -394,7 +421,9 @@ def _reservation(
     return Reservation(statement, url or None)
 
 
-def reservation_in(place: str, said: Iterable[tuple[str, str, int | None]]) -> Reservation:
+def reservation_in(
+    place: str, said: Iterable[tuple[str, str, int | None]]
+) -> Reservation:
     """Return the first value that reserves something, else the first that is valid. *said*: name,
     value and line of each ``header`` or ``meta``, which is the *place*."""
     said = list(islice(said, _MAX_VALUES))
@@ -423,7 +452,11 @@ class TdmFile:
 
     def _add(self, entry: dict[str, Any]) -> None:
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-        said = {name: entry[name] for name in ("location", RESERVATION, POLICY) if name in entry}
+        said = {
+            name: entry[name]
+            for name in ("location", RESERVATION, POLICY)
+            if name in entry
+        }
         value, policy = said.get(RESERVATION), said.get(POLICY)
         found = _reservation("tdmrep.json", None, json.dumps(said), value, policy)
         self._rules.append((Rules([location], [ALLOW - 1]), found))

@@ -105,7 +105,9 @@ _TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
 
 
 def _says_so(text: str) -> bool:
-    text = _plain(text).strip().removesuffix("!!1")  # "Error 404 (Not Found)!!1" is Google's
+    text = (
+        _plain(text).strip().removesuffix("!!1")
+    )  # "Error 404 (Not Found)!!1" is Google's
     if _is_phrase(text):
         return True
     parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
@@ -164,7 +166,9 @@ documentation of Cloudflare and of AWS WAF names them. The latter sends no page 
 ask for HTML."""
 
 # Of a 206: the first byte, the last one, and how many there are.
-_RANGE = re.compile(r"\s*bytes\s+([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\s*", re.IGNORECASE)
+_RANGE = re.compile(
+    r"\s*bytes\s+([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\s*", re.IGNORECASE
+)
 
 # How many bytes of a page are searched.
 _SEARCHED = 65536
@@ -243,9 +247,13 @@ def is_soft_404(body: bytes) -> bool:
 def _decoded(text: bytes, head: bytes) -> str:
     try:
         return text.decode()
-    except UnicodeDecodeError:  # whatever the page declares, many are UTF-8, or else Latin
+    except (
+        UnicodeDecodeError
+    ):  # whatever the page declares, many are UTF-8, or else Latin
         charset = html_body_declared_encoding(head)
         try:
-            return text.decode("cp1252" if charset in (None, "utf-8") else charset, "replace")
+            return text.decode(
+                "cp1252" if charset in (None, "utf-8") else charset, "replace"
+            )
         except (LookupError, ValueError):  # no charset of text
             return ""

@@ -44,15 +44,23 @@ _MAX_ENTRY, _MAX_TAGS = 4 * MAX_TEXT, 5_000
 _MAX_NAMES, _MAX_NAME = 1_000, 100
 
 # To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
-_ATTRIBUTES = r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
+_ATTRIBUTES = (
+    r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
+)
 _SECTION = r"(!--|!\[CDATA\[|\?)"
 _ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
 _XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
-_PROLOG = re.compile(rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE)
+_PROLOG = re.compile(
+    rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE
+)
 _TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
 # An end tag; or a start tag, with what follows if that is only text and the element's end.
-_PART = re.compile(rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)")
-_ATTRIBUTE = re.compile("(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')")
+_PART = re.compile(
+    rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)"
+)
+_ATTRIBUTE = re.compile(
+    "(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')"
+)
 _SCHEME = re.compile("[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
 _FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
 
@@ -78,7 +86,18 @@ _ROOTS: dict[str, tuple[Kind, str, dict[str, str]]] = {
 }
 _ITEMS = ("url", "sitemap")
 _EXTENSIONS = frozenset(
-    ("atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml")
+    (
+        "atom",
+        "code",
+        "geo",
+        "image",
+        "media",
+        "mobile",
+        "news",
+        "pagemap",
+        "video",
+        "xhtml",
+    )
 )
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _GROUPS = {"news": "news", "image": "images", "video": "videos"}
@@ -101,7 +120,9 @@ class XmlFeed:
     over = False
     """Whether there is no point in reading on."""
 
-    def __init__(self, start: bytes, *, media: bool = False, url: str | None = None) -> None:
+    def __init__(
+        self, start: bytes, *, media: bool = False, url: str | None = None
+    ) -> None:
         """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
         where the file is from, to resolve relative links in feeds."""
         self._media = media
@@ -114,7 +135,9 @@ class XmlFeed:
         self._marks = _PROLOG  # finds what matters outside of entries
         self._closed = False  # whether the root element was
         self._is_last = False  # whether nothing comes after what is being read
-        self._instructions_end = True  # whether all processing instructions so far had an end
+        self._instructions_end = (
+            True  # whether all processing instructions so far had an end
+        )
         self._entries: list[SitemapEntry] = []
         self._items = ""  # see _ROOTS
         self._other = ""  # the first element in place of an entry
@@ -147,7 +170,9 @@ class XmlFeed:
         if last and not self._closed and not self.over:
             self._damaged("the file ends too early")
         if last and self._other:
-            ignored = f"<{self._other[:100]}> is no entry of a {self.root}, and was ignored"
+            ignored = (
+                f"<{self._other[:100]}> is no entry of a {self.root}, and was ignored"
+            )
             self.problem = self.problem or ignored
         entries, self._entries = self._entries, []
         return entries
@@ -169,7 +194,9 @@ class XmlFeed:
         if self._item:
             self._parts.append(text[self._from : mark.start()])
             if kind != "!--":
-                self._parts.append(text[start:end].replace("&", "&amp;").replace("<", "&lt;"))
+                self._parts.append(
+                    text[start:end].replace("&", "&amp;").replace("<", "&lt;")
+                )
             self._from = self._at
         return True
 
@@ -185,7 +212,9 @@ class XmlFeed:
                 return False
             # Searching for each of a million would take long.
             self._instructions_end = end >= 0
-        at = end + 2 if end >= 0 else text.find(">", start, start + _MAX_INSTRUCTION) + 1
+        at = (
+            end + 2 if end >= 0 else text.find(">", start, start + _MAX_INSTRUCTION) + 1
+        )
         self._at = at or start
         if self._item:
             self._parts.append(text[self._from : mark.start()])
@@ -235,7 +264,11 @@ class XmlFeed:
             self._finish(mark.start())
         if end:
             self._closed = self._closed or local == self.root
-        elif not self._item and self._is_entry(name, local) and not attributes.endswith("/"):
+        elif (
+            not self._item
+            and self._is_entry(name, local)
+            and not attributes.endswith("/")
+        ):
             self._item, self._from = name, mark.end()
             if self._renamed:
                 self._entry_base = self._based(self._base, attributes)
@@ -244,7 +277,9 @@ class XmlFeed:
         """Whether an element is an entry."""
         if self._marks is _TAG and local != self.root:  # the first element
             self._marks = self._marks_of_entries("loc|" if name == "loc" else "")
-        is_entry = local == self._items or name == "loc"  # the tags around that are missing
+        is_entry = (
+            local == self._items or name == "loc"
+        )  # the tags around that are missing
         if is_entry:
             if self._other not in _ITEMS:
                 self._other = ""
@@ -279,7 +314,9 @@ class XmlFeed:
             # A missing or wrong namespace loses nothing, but feeds have elements of others.
             core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
             local = renamed.get(local, local) if core else local
-            if local == "link" and self._link(entry, attributes, core=core, within=bool(outer)):
+            if local == "link" and self._link(
+                entry, attributes, core=core, within=bool(outer)
+            ):
                 continue
             if content is None and not attributes.endswith("/"):
                 if core and local == "loc" and not outer and not entry.get("loc"):
@@ -296,14 +333,24 @@ class XmlFeed:
             entry["loc"] = inner
 
     def _child(
-        self, entry: SitemapEntry, name: str, attributes: str, content: str, *, core: bool
+        self,
+        entry: SitemapEntry,
+        name: str,
+        attributes: str,
+        content: str,
+        *,
+        core: bool,
     ) -> None:
         """Add a child of the entry, which contains only text."""
         if not core and (name == "loc" or self._renamed):
             return
         if name == "guid" and self.kind is Kind.RSS and _FALSE.search(attributes):
             return
-        if name == "loc" and (entry.get("loc") or "broken" in entry) and not self._renamed:
+        if (
+            name == "loc"
+            and (entry.get("loc") or "broken" in entry)
+            and not self._renamed
+        ):
             self._entries.append(entry.copy())  # tags are missing between two entries
             entry.clear()
         new = not entry.get(name) and len(entry) < _MAX_NAMES
@@ -316,7 +363,9 @@ class XmlFeed:
         elif name == "loc":
             entry["broken"] = True
 
-    def _of_extension(self, entry: SitemapEntry, group: str, name: str, content: str) -> None:
+    def _of_extension(
+        self, entry: SitemapEntry, group: str, name: str, content: str
+    ) -> None:
         """Add what is in an element of an extension, such as image:loc."""
         if group == "news":
             wanted = name not in entry.setdefault(group, {}) and len(name) <= _MAX_NAME
@@ -328,7 +377,9 @@ class XmlFeed:
             else:
                 entry.setdefault(group, []).append(value)
 
-    def _link(self, entry: SitemapEntry, attributes: str, *, core: bool, within: bool) -> bool:
+    def _link(
+        self, entry: SitemapEntry, attributes: str, *, core: bool, within: bool
+    ) -> bool:
         """Read a link with its URL in an attribute. Return whether it is one."""
         # The first of several with one name counts.
         found = reversed(_ATTRIBUTE.findall(attributes))
@@ -355,9 +406,15 @@ class XmlFeed:
         """Return the base of an element's links; *base* is that of the one around it."""
         if "xml:base" not in attributes:
             return base
-        values = {name: one or other for name, one, other in _ATTRIBUTE.findall(attributes)}
+        values = {
+            name: one or other for name, one, other in _ATTRIBUTE.findall(attributes)
+        }
         own = self._resolved(values.get("xml:base", ""))
-        return base if own is None or len(own) > MAX_TEXT // 8 else self._absolute(own, base)
+        return (
+            base
+            if own is None or len(own) > MAX_TEXT // 8
+            else self._absolute(own, base)
+        )
 
     def _absolute(self, link: str, base: str | None) -> str:
         """Return a feed's *link*, which may be relative, as an absolute URL; as it is if it can't be."""

@@ -51,7 +51,11 @@ def latest(text: str) -> datetime | None:
     if (found := _MONTH.fullmatch(text)) and 1 <= (month := int(found[2] or 12)) <= 12:
         text = f"{found[1]}-{month}-{monthrange(int(found[1]), month)[1]}"
     when, has_time = _read(text)
-    return when if when is None or has_time else datetime.combine(when, time.max, timezone.utc)
+    return (
+        when
+        if when is None or has_time
+        else datetime.combine(when, time.max, timezone.utc)
+    )
 
 
 def moment(value: object) -> datetime:
@@ -85,14 +89,18 @@ def _read(text: str) -> tuple[datetime | None, bool]:
         after = _AFTER.fullmatch(text, clock.end())
         assert after is not None  # it matches anything
         day = _day(f"{text[: clock.start()]} {after[2] or ''}".strip(" ,"))
-        hour, minute, second = (int(clock[at] or clock[at + 3] or 0) for at in (1, 2, 3))
+        hour, minute, second = (
+            int(clock[at] or clock[at + 3] or 0) for at in (1, 2, 3)
+        )
         if clock[7]:
             if not 1 <= hour <= 12:
                 return None, True
             hour = hour % 12 + (12 if clock[7] == "p" else 0)
         second = 59 if second == 60 else second  # a leap second
         midnight = (hour, minute, second) == (24, 0, 0)  # the day's end, by ISO 8601
-        when = datetime(*day, 0 if midnight else hour, minute, second, tzinfo=timezone.utc)
+        when = datetime(
+            *day, 0 if midnight else hour, minute, second, tzinfo=timezone.utc
+        )
         when += timedelta(days=midnight)
         zone = after[1].strip()
         east = _ZONES.get(zone)  # in minutes
@@ -116,7 +124,14 @@ def _day(text: str) -> tuple[int, int, int]:
             numbers.append(word)
         elif month is None and (name := _name(word, _MONTHS)):
             month = _MONTHS.index(name) + 1
-        elif not _name(word, _WEEKDAYS) and word not in ("st", "nd", "rd", "th", "of", "at"):
+        elif not _name(word, _WEEKDAYS) and word not in (
+            "st",
+            "nd",
+            "rd",
+            "th",
+            "of",
+            "at",
+        ):
             raise ValueError
     if month is None or len(numbers) != 2 or re.search(r"[^\w ,.-]", text):
         raise ValueError
@@ -147,7 +162,12 @@ weekly crawl's pause. So it takes five attempts, and no change of the clock suff
 
 
 def fresh_seconds(
-    cache_control: str | None, age: str | None, *, default: float, minimum: float, maximum: float
+    cache_control: str | None,
+    age: str | None,
+    *,
+    default: float,
+    minimum: float,
+    maximum: float,
 ) -> float:
     """Return for how many seconds an answer is fresh (REP.md section 5).
 
@@ -165,7 +185,8 @@ def fresh_seconds(
 
 # As people write it: 5, 5.0, +5, 5s, "5".
 _WAIT = re.compile(
-    r'["\s]*\+?([0-9]+)(\.[0-9]*)?(?:\s*(?:s|secs?|seconds?))?["\s;]*', re.ASCII | re.IGNORECASE
+    r'["\s]*\+?([0-9]+)(\.[0-9]*)?(?:\s*(?:s|secs?|seconds?))?["\s;]*',
+    re.ASCII | re.IGNORECASE,
 )
 
 
@@ -190,7 +211,12 @@ def retry_after(value: str | None, now: float) -> float | None:
 
 
 def backoff(
-    attempts: int, *, base: float, maximum: float, jitter: float, retry_after: float | None = None
+    attempts: int,
+    *,
+    base: float,
+    maximum: float,
+    jitter: float,
+    retry_after: float | None = None,
 ) -> float:
     """Return the seconds until the next attempt for an unreachable origin (REP.md section 4):
     *base*, doubled with each of *attempts* failures, or *retry_after* if that is longer; at most
@@ -201,7 +227,9 @@ def backoff(
     return min(maximum, max(delay, retry_after or 0.0))
 
 
-def unreachable_seconds(before: float, attempts: int, elapsed: float, limit: float) -> float:
+def unreachable_seconds(
+    before: float, attempts: int, elapsed: float, limit: float
+) -> float:
     """Return the seconds that an origin is unreachable after another failure (REP.md section 4).
 
     :param before: the result for the previous failure

@@ -31,7 +31,9 @@ _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
 )
-_END, _COMMENT_END, _CDATA_END = (re.compile(end) for end in (rb">", rb"--!?>", rb"]]>"))
+_END, _COMMENT_END, _CDATA_END = (
+    re.compile(end) for end in (rb">", rb"--!?>", rb"]]>")
+)
 
 # Elements that contain text alone.
 _RAW = {
@@ -88,7 +90,9 @@ _MAX_REFERENCES = 100_000
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
 # Encodings whose markup is not ASCII, by name: looking a codec up would import it.
-_WIDE = re.compile(r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII)
+_WIDE = re.compile(
+    r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII
+)
 
 # What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
 # read as Latin-1, the encoding of headers.
@@ -98,7 +102,9 @@ _BLANKS = re.compile(
 )
 
 
-def metas_of(body: bytes, encoding: str, names: Collection[str]) -> Iterator[tuple[str, str, int]]:
+def metas_of(
+    body: bytes, encoding: str, names: Collection[str]
+) -> Iterator[tuple[str, str, int]]:
     """Yield name (in lower case), content and line of each meta that has one of *names*."""
     body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
@@ -184,7 +190,9 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
         else:
             words = _BETWEEN.split(with_blanks(attribute_text(rel)).lower())
             # What is linked both ways may be followed.
-            links[reference] = links.get(reference) or _NOT_VOUCHED_FOR.isdisjoint(words)
+            links[reference] = links.get(reference) or _NOT_VOUCHED_FOR.isdisjoint(
+                words
+            )
     return base, links
 
 
@@ -219,13 +227,16 @@ def with_blanks(text: str) -> str:
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
     """Return a pattern for all but plain tags, and for tags whose names begin as in *names*."""
     return re.compile(
-        rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")", re.IGNORECASE
+        rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")",
+        re.IGNORECASE,
     )
 
 
 # Names like those in _MATTERS, and metas; and links; and what is in the head.
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
-_NOT_PLAIN_NOR_LINK = _but_plain(rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
+_NOT_PLAIN_NOR_LINK = _but_plain(
+    rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm"
+)
 _NOT_PLAIN_NOR_IN_HEAD = _but_plain(rb"bas|bod|if|link|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 _NOT_PLAIN_FOR = {_TAGS: _NOT_PLAIN_NOR_LINK, _HEAD_TAGS: _NOT_PLAIN_NOR_IN_HEAD}
 
@@ -235,7 +246,9 @@ class _Foreign:
 
     def __init__(self) -> None:
         self._names: list[bytes] = []
-        self._counts = dict.fromkeys(_FOREIGN, 0)  # of each name: searching thousands takes long
+        self._counts = dict.fromkeys(
+            _FOREIGN, 0
+        )  # of each name: searching thousands takes long
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -341,7 +354,9 @@ def _end_of_script(body: bytes, at: int, limit: int) -> tuple[int, int]:
     return 0, limit
 
 
-def _end_of_comment(body: bytes, at: int, comment: bytes | None, foreign: _Foreign) -> int:
+def _end_of_comment(
+    body: bytes, at: int, comment: bytes | None, foreign: _Foreign
+) -> int:
     """Return where a comment, or what counts as one, ends; 0 if it doesn't."""
     ends = _END
     if comment and not body.startswith((b">", b"->"), at):
@@ -359,7 +374,9 @@ def _breaks_out(name: bytes, closing: bytes, attributes: dict[bytes, bytes]) -> 
     return name in _BREAKOUT or (name == b"font" and not _FONT.isdisjoint(attributes))
 
 
-def _attributes(body: bytes, at: int, limit: int) -> tuple[dict[bytes, bytes], int, int] | None:
+def _attributes(
+    body: bytes, at: int, limit: int
+) -> tuple[dict[bytes, bytes], int, int] | None:
     """Return a tag's attributes from *at* (by name in lower case; the first of a name counts), the
     offset after it, and the steps taken; None without an end, or beyond *limit* steps."""
     values: dict[bytes, bytes] = {}

@@ -35,12 +35,16 @@ class Wildcards:
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """*rules*: key and pattern of each."""
-        found: dict[str, list[tuple[str, int, str]]] = {"": []}  # by start; "": anywhere
+        found: dict[str, list[tuple[str, int, str]]] = {
+            "": []
+        }  # by start; "": anywhere
         for key, pattern in sorted(rules, reverse=True):
             start, _, needle = pattern.removesuffix("$").partition("*")
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
-            found.setdefault("" if start == "/" else start, []).append((needle, key, pattern))
+            found.setdefault("" if start == "/" else start, []).append(
+                (needle, key, pattern)
+            )
         rows = [row for some in found.values() for row in some]
         self._needles, keys, self._patterns = zip(*rows)
         self._keys: array[int] = array("q", keys)
@@ -63,7 +67,9 @@ class Wildcards:
                     found = self._best_of(ends[at], ends[at + 1], path, found, letters)
         return found
 
-    def _best_of(self, first: int, end: int, path: str, found: int, letters: str) -> int:
+    def _best_of(
+        self, first: int, end: int, path: str, found: int, letters: str
+    ) -> int:
         if self._keys[first] < found:
             return found
         for at, needle in enumerate(self._needles[first:end], first):
@@ -166,7 +172,15 @@ def comparable(url: str) -> str:
 class Rules:
     """The rules of one group, prepared."""
 
-    __slots__ = ("_exact", "_fallback", "_inner", "_numbers", "_prefixes", "_wildcards", "size")
+    __slots__ = (
+        "_exact",
+        "_fallback",
+        "_inner",
+        "_numbers",
+        "_prefixes",
+        "_wildcards",
+        "size",
+    )
 
     def __init__(self, values: list[str], numbers: list[int]) -> None:
         """*values* are latin-1, with their *numbers* (see ``ALLOW``)."""
@@ -174,7 +188,8 @@ class Rules:
         joined = "".join(values)
         if "%" in joined or not joined.isascii():
             values = [
-                escape(value) if "%" in value or not value.isascii() else value for value in values
+                escape(value) if "%" in value or not value.isascii() else value
+                for value in values
             ]
             joined = "".join(values)
         rules = dict(zip(values, numbers))

@@ -48,13 +48,19 @@ class Origin(NamedTuple):
             raise ValueError(f"not an absolute URL: {_shortened(url)}")
         scheme = match[1].lower()
         if scheme not in DEFAULT_PORTS:
-            raise ValueError(f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}")
+            raise ValueError(
+                f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}"
+            )
         authority = _AUTHORITY.fullmatch(match[2].rpartition("@")[2])
         try:
             if authority is None:
                 raise ValueError
             address, name, port = authority.groups()
-            host = punycode(name) if address is None else f"[{IPv6Address(address).compressed}]"
+            host = (
+                punycode(name)
+                if address is None
+                else f"[{IPv6Address(address).compressed}]"
+            )
             if (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
                 raise ValueError
         except ValueError:  # UnicodeError is one
@@ -78,7 +84,9 @@ def punycode(host: str) -> str:
     if not name.isascii():
         # Most hosts that are too long are recognised before encoding takes any time.
         labels = _DOTS.split(host)
-        least = sum(len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels)
+        least = sum(
+            len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels
+        )
         fits = least <= MAX_HOST and max(map(len, labels)) <= _MAX_LABEL
         # The codec that w3lib uses for Request.url, so that both spellings are one origin.
         name = host.encode("idna").decode("ascii") if fits else ""

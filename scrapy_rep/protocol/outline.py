@@ -90,18 +90,25 @@ class Outline:
                 if group.rules or not outline.groups:
                     group = Group([], [])
                     outline.groups.append(group)
-                group.agents.append(AgentLine(number, readable(value), agent_token(value)))
+                group.agents.append(
+                    AgentLine(number, readable(value), agent_token(value))
+                )
         return outline
 
     def tokens(self) -> list[str]:
         """Return the agents that the file names, in their spelling and order, and ``*`` last."""
         agents = [agent for group in self.groups for agent in group.agents]
         named = {token: value[: len(token)] for _, value, token in agents}
-        return [*(one for token, one in named.items() if token not in ("", GLOBAL)), GLOBAL]
+        return [
+            *(one for token, one in named.items() if token not in ("", GLOBAL)),
+            GLOBAL,
+        ]
 
     def rules_for(self, token: str) -> Iterable[RuleLine]:
         """Return the rules of all groups that name *token*."""
-        return (rule for group in self.groups if group.names(token) for rule in group.rules)
+        return (
+            rule for group in self.groups if group.names(token) for rule in group.rules
+        )
 
 
 class CleanParam(NamedTuple):
@@ -116,7 +123,9 @@ class CleanParam(NamedTuple):
     """How the paths begin that the line is about, ``*`` standing for any characters; empty for all."""
 
 
-_CLEAN_PARAM = re.compile(r"[ \t\v\f]*clean-param[ \t\v\f]*:([^\n#]*)", re.IGNORECASE | re.ASCII)
+_CLEAN_PARAM = re.compile(
+    r"[ \t\v\f]*clean-param[ \t\v\f]*:([^\n#]*)", re.IGNORECASE | re.ASCII
+)
 
 
 def clean_params_of(text: str) -> tuple[CleanParam, ...]:
@@ -126,7 +135,9 @@ def clean_params_of(text: str) -> tuple[CleanParam, ...]:
         match = _CLEAN_PARAM.match(row)
         if match is None:
             continue
-        names, _, path = readable(match[1].strip(SPACE).replace("\t", " ")).partition(" ")
+        names, _, path = readable(match[1].strip(SPACE).replace("\t", " ")).partition(
+            " "
+        )
         params = tuple(name for name in names.split("&") if name)
         if params:
             lines.append(CleanParam(number, params, path.strip(SPACE)))

@@ -84,7 +84,9 @@ class PageRule:
     def __str__(self) -> str:
         if self.value is None:
             return self.name
-        value = self.value.isoformat() if isinstance(self.value, datetime) else self.value
+        value = (
+            self.value.isoformat() if isinstance(self.value, datetime) else self.value
+        )
         return f"{self.name}: {value}"
 
 
@@ -131,16 +133,23 @@ class PageRules:
 
     @classmethod
     def from_html(
-        cls, body: bytes | str, encoding: str = "utf-8", agents: str | Sequence[str] = ()
+        cls,
+        body: bytes | str,
+        encoding: str = "utf-8",
+        agents: str | Sequence[str] = (),
     ) -> PageRules:
         """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
         :meth:`from_headers`."""
         if isinstance(body, str):
             body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
         left, found = MAX_TEXT, []
-        for name, content, line in metas_of(body, encoding, {"robots", *_tokens(agents)}):
+        for name, content, line in metas_of(
+            body, encoding, {"robots", *_tokens(agents)}
+        ):
             rules = _read(content[:left], None)
-            found += [PageRule(rule, value, f"meta {name}", line) for _, rule, value in rules]
+            found += [
+                PageRule(rule, value, f"meta {name}", line) for _, rule, value in rules
+            ]
             left -= len(content) + _META_TEXT
             if left <= 0:
                 break
@@ -224,7 +233,9 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
 
 
-def _read(text: str, tokens: Collection[str] | None) -> Iterator[tuple[str, str, Value]]:
+def _read(
+    text: str, tokens: Collection[str] | None
+) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line. *tokens*: the
     crawler's; None for the content of a meta, which names no agents."""
     text = with_blanks(text).lower()
@@ -233,7 +244,9 @@ def _read(text: str, tokens: Collection[str] | None) -> Iterator[tuple[str, str,
         named = None if tokens is None else _AGENT.match(text, word.start(1))
         if named is not None and _is_agent(named[1], tokens or ()):
             # In a meta, "robots" means all agents.
-            agent = GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
+            agent = (
+                GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
+            )
             at = named.end()
             continue
         name, at = word[1], word.end()
@@ -250,7 +263,9 @@ def _read(text: str, tokens: Collection[str] | None) -> Iterator[tuple[str, str,
 
 def _is_agent(name: str, tokens: Collection[str]) -> bool:
     """Return whether *name*, before a colon and a known rule, is an agent's."""
-    return name not in _NAMES and (not name.startswith(_LIMIT) or leading_token(name) in tokens)
+    return name not in _NAMES and (
+        not name.startswith(_LIMIT) or leading_token(name) in tokens
+    )
 
 
 def _after_unknown(text: str, at: int) -> int:
@@ -276,7 +291,9 @@ def _date(text: str, at: int) -> tuple[Value, int]:
     """Return a date, with as many commas as possible, and where it ends."""
     text = text[: at + _DATE_LENGTH]
     ends = _NEXT.search(text, at)
-    parts = text[at : ends.start() if ends else len(text)].split(",", _DATE_PARTS)[:_DATE_PARTS]
+    parts = text[at : ends.start() if ends else len(text)].split(",", _DATE_PARTS)[
+        :_DATE_PARTS
+    ]
     for count in range(len(parts), 0, -1):
         date = ",".join(parts[:count])
         if (value := read_date(date.strip(_AROUND))) is not None:

@@ -73,7 +73,16 @@ class RobotsTxt:
     Threads may share an instance.
     """
 
-    __slots__ = ("_known", "_latest", "_origin", "_paces", "_rules", "_sitemaps", "_source", "size")
+    __slots__ = (
+        "_known",
+        "_latest",
+        "_origin",
+        "_paces",
+        "_rules",
+        "_sitemaps",
+        "_source",
+        "size",
+    )
 
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
@@ -124,7 +133,9 @@ class RobotsTxt:
                 return True
         return False
 
-    def allowed(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> bool:
+    def allowed(
+        self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
+    ) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
         latest = self._latest
         if agent == latest[0] and obey_global is latest[1]:
@@ -139,9 +150,13 @@ class RobotsTxt:
             else:
                 self._origin, path = usual.groups()
         found = rules.find(path)
-        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH  # Rules.allows()
+        return (
+            found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
+        )  # Rules.allows()
 
-    def decide(self, url: str, agent: str | Sequence[str], *, obey_global: bool = True) -> Decision:
+    def decide(
+        self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
+    ) -> Decision:
         """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
         ``/robots.txt`` is always allowed.
 
@@ -158,7 +173,10 @@ class RobotsTxt:
         return Decision(True, None, token) if always else decision
 
     def rules(
-        self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
+        self,
+        agent: str | Sequence[str],
+        obey_global: bool = True,
+        groups: Groups | None = None,
     ) -> tuple[str | None, Rules]:
         """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
         them. *groups*: those of the file, if it has just been read."""
@@ -226,7 +244,9 @@ class RobotsTxt:
         """The ``clean-param`` lines, in order. Reads the file."""
         return clean_params_of(self._text())
 
-    def crawl_delay(self, agent: str | Sequence[str], *, obey_global: bool = True) -> float | None:
+    def crawl_delay(
+        self, agent: str | Sequence[str], *, obey_global: bool = True
+    ) -> float | None:
         """Return the ``crawl-delay`` for *agent* in seconds, None without one. The largest counts.
         It is not part of the protocol, and Google ignores it.
 
@@ -236,7 +256,10 @@ class RobotsTxt:
         return delay and delay.seconds
 
     def pace(
-        self, agent: str | Sequence[str], obey_global: bool = True, groups: Groups | None = None
+        self,
+        agent: str | Sequence[str],
+        obey_global: bool = True,
+        groups: Groups | None = None,
     ) -> Pace:
         """Return :meth:`crawl_delay` and what else the file asks of a crawl's pace, each with its
         line. *groups* spares reading the file."""
@@ -265,7 +288,8 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 # "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
 _RATE = re.compile(
-    rf"([0-9]{{1,9}})[ \t]*/[ \t]*([0-9]{{1,9}})([smh]?)(?:[ \t]+{_HOURS})?", re.IGNORECASE
+    rf"([0-9]{{1,9}})[ \t]*/[ \t]*([0-9]{{1,9}})([smh]?)(?:[ \t]+{_HOURS})?",
+    re.IGNORECASE,
 )
 _VISIT = re.compile(_HOURS)
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -335,7 +359,9 @@ class Groups:
             if name == token:
                 named, start = True, len(values)
             elif name is not None and len(values) > start:
-                named = False  # a group ends with the first user-agent line after a rule
+                named = (
+                    False  # a group ends with the first user-agent line after a rule
+                )
             if named:
                 _collect(stretch, line, values, numbers)
             line += stretch.count("\n") + 1
@@ -345,11 +371,17 @@ class Groups:
         """Return what *token*'s groups ask of a crawl's pace. Here only, such a line ends the list
         of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
-        line, named, ended = 0, False, False  # lines before the first group apply to no agent
+        line, named, ended = (
+            0,
+            False,
+            False,
+        )  # lines before the first group apply to no agent
         for name, stretch in self:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
-            for number, field, value in read(stretch.split("\n"), line) if named else ():
+            for number, field, value in (
+                read(stretch.split("\n"), line) if named else ()
+            ):
                 ended = ended or field in RULES or field in _PACE
                 if field in _PACE and (seconds := _PACE[field](value)) is not None:
                     asks.append(Ask(seconds, number, field, value))
@@ -357,7 +389,9 @@ class Groups:
         # Slowest first; of equals, the first line.
         asks.sort(key=lambda ask: (-ask.seconds, ask.line))
         fields = ("crawl-delay",), ("crawl-delay", "request-rate"), ("visit-time",)
-        return Pace(*(next((ask for ask in asks if ask.field in some), None) for some in fields))
+        return Pace(
+            *(next((ask for ask in asks if ask.field in some), None) for some in fields)
+        )
 
 
 def _unusual_token(row: str) -> str | None:

@@ -33,7 +33,9 @@ _XML = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
 # What JSON, comments, pages and binary files have before that, and rubbish hasn't.
-_NO_RUBBISH = re.compile(rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE)
+_NO_RUBBISH = re.compile(
+    rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
+)
 _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes that suffice to tell the format.
 _ENOUGH = 4096
@@ -79,7 +81,9 @@ def _of_line(line: str) -> SitemapEntry:
 def _lists_urls(start: bytes, encoding: str) -> bool:
     """Whether at least half of a text's first lines, not counting comments, are URLs."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
-    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"]
+    lines = [
+        line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"
+    ]
     if len(start) >= _ENOUGH and len(lines) > 1:
         lines.pop()  # it may be cut
     urls = sum(_URL.match(line) is not None for line in lines)
@@ -131,13 +135,17 @@ class SitemapReader:
             self.kind = feed.kind
             if len(entries) > (room := self._max_entries - self.count):
                 entries = entries[:room]
-                self.problem = f"more than {self._max_entries} entries: the rest is ignored"
+                self.problem = (
+                    f"more than {self._max_entries} entries: the rest is ignored"
+                )
             self.count += len(entries)
             yield entries
             if feed.over or self.problem is not None:
                 break
         if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
-            self.problem = f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
+            self.problem = (
+                f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
+            )
         self.problem = self.problem or feed.problem
         if self.kind is None:
             self.problem = self.problem or "it is not a sitemap"
@@ -149,7 +157,9 @@ class SitemapReader:
                 self.bytes += len(data)
                 yield data
                 if len(data) < len(piece):
-                    self.problem = f"longer than {self._max_bytes} bytes: the rest is ignored"
+                    self.problem = (
+                        f"longer than {self._max_bytes} bytes: the rest is ignored"
+                    )
                     return
         except GunzipError as error:
             self.problem = str(error)
@@ -237,10 +247,14 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
         if not data:
             yield b""
-        while data or full:  # after a full piece there may be more to come without further input
+        while (
+            data or full
+        ):  # after a full piece there may be more to come without further input
             if decoder.eof:
                 if members >= _MAX_MEMBERS:
-                    raise GunzipError(f"the gzip file has more than {_MAX_MEMBERS} members")
+                    raise GunzipError(
+                        f"the gzip file has more than {_MAX_MEMBERS} members"
+                    )
                 decoder = zlib.decompressobj(_GZIP)
             try:
                 out = decoder.decompress(data, STEP)

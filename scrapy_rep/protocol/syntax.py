@@ -23,7 +23,14 @@ SPACE = " \t\v\f"
 _SPELLINGS = {
     "user-agent": ("user-agent", "useragent", "user agent"),
     "allow": ("allow",),
-    "disallow": ("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"),
+    "disallow": (
+        "disallow",
+        "dissallow",
+        "dissalow",
+        "disalow",
+        "diasllow",
+        "disallaw",
+    ),
     "sitemap": ("sitemap", "site-map"),
     **{name: (name,) for name in ("crawl-delay", "request-rate", "visit-time")},
 }
@@ -127,7 +134,11 @@ def escape(value: str) -> str:
     nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
-    return _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value) if "%" in value else value
+    return (
+        _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value)
+        if "%" in value
+        else value
+    )
 
 
 def readable(value: str) -> str:
@@ -161,7 +172,8 @@ _BROWSER_WORDS = frozenset({
 # fmt: on
 
 _CRAWLER_NAME = re.compile(
-    r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker", re.IGNORECASE
+    r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker",
+    re.IGNORECASE,
 )
 
 
@@ -192,7 +204,9 @@ def chain(value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable):
         raise ValueError
     found = tuple(value)
-    if not found or not all(isinstance(token, str) and is_name(token) for token in found):
+    if not found or not all(
+        isinstance(token, str) and is_name(token) for token in found
+    ):
         raise ValueError
     return found
 
@@ -213,7 +227,9 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
             shown = token[:200]
             meant = product_token(shown)
             hint = f"; product_token() finds {meant!r} in it" if meant else ""
-            raise ValueError(f"{shown!r} is not a product token (letters, '-' and '_' only){hint}")
+            raise ValueError(
+                f"{shown!r} is not a product token (letters, '-' and '_' only){hint}"
+            )
         if name := _TOKEN.match(token)[0]:  # type: ignore[index]  # it matches anything
             names.append(name)
     return (*names, GLOBAL) if obey_global else tuple(names)

@@ -20,7 +20,13 @@ from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt
-from scrapy_rep.protocol.availability import REDIRECTS, WALL_SIGNS, Outcome, is_challenge, is_html
+from scrapy_rep.protocol.availability import (
+    REDIRECTS,
+    WALL_SIGNS,
+    Outcome,
+    is_challenge,
+    is_html,
+)
 from scrapy_rep.protocol.matching import comparable
 from scrapy_rep.protocol.syntax import cut
 from scrapy_rep.storages.base import Entry, UnreadableEntry
@@ -37,7 +43,18 @@ OVERRULED = "RepMiddleware.overrules()"
 """The reason for which a request passes though rules forbid it."""
 
 _FIELDS = (
-    *("time", "url", "agent", "origin", "verdict", "rule", "line", "group", "sha256", "fetched"),
+    *(
+        "time",
+        "url",
+        "agent",
+        "origin",
+        "verdict",
+        "rule",
+        "line",
+        "group",
+        "sha256",
+        "fetched",
+    ),
     *("status", "reason", "dry_run"),
 )
 _REASONS: dict[type[Status], str] = {
@@ -47,7 +64,10 @@ _REASONS: dict[type[Status], str] = {
 
 
 def fields_of(
-    at: float, state: OriginState | None, decision: Decision | None, more: dict[str, Any]
+    at: float,
+    state: OriginState | None,
+    decision: Decision | None,
+    more: dict[str, Any],
 ) -> dict[str, Any]:
     """Return all fields of a line, in order. *at*: seconds since the epoch."""
     fields = {**dict.fromkeys(_FIELDS), "time": iso(at, _MS), "dry_run": False}
@@ -58,7 +78,11 @@ def fields_of(
     if state is not None:
         if (entry := state.entry).fetched_at is not None:
             fetched = iso(entry.fetched_at, _MS)
-            fields |= {"sha256": entry.sha256, "fetched": fetched, "status": entry.status}
+            fields |= {
+                "sha256": entry.sha256,
+                "fetched": fetched,
+                "status": entry.status,
+            }
         # Why something other than a current robots.txt decides.
         status = state.status.counts_as
         why = _REASONS.get(type(status))
@@ -69,7 +93,16 @@ def fields_of(
     return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
 
 
-OUTCOMES = ("rules", "empty", "html", "challenge", "missing", "redirected", "unreachable", "none")
+OUTCOMES = (
+    "rules",
+    "empty",
+    "html",
+    "challenge",
+    "missing",
+    "redirected",
+    "unreachable",
+    "none",
+)
 """The outcomes of requests for an origin's robots.txt, in the order of the report."""
 
 _UNRESTRICTED = "without restrictions"
@@ -109,8 +142,22 @@ _SEARCHED = 20_000
 _SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
 # In pages of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
 _WALL_WORDS = (
-    *(b"challenge-platform", b"cf-chl", b"just a moment", b"_incapsula_", b"datadome", b"captcha"),
-    *(b"perimeterx", b"awswaf", b"aws-waf", b"bot manager", b"are you human", b"are you a human"),
+    *(
+        b"challenge-platform",
+        b"cf-chl",
+        b"just a moment",
+        b"_incapsula_",
+        b"datadome",
+        b"captcha",
+    ),
+    *(
+        b"perimeterx",
+        b"awswaf",
+        b"aws-waf",
+        b"bot manager",
+        b"are you human",
+        b"are you a human",
+    ),
     *(b"are you a robot", b"verify you are"),
 )
 _SHORT = 40
@@ -130,7 +177,9 @@ _KINDS = {
 }
 
 
-def answer_fields(state: OriginState, flight: Flight, delay: float, now: float) -> dict[str, Any]:
+def answer_fields(
+    state: OriginState, flight: Flight, delay: float, now: float
+) -> dict[str, Any]:
     """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
     ``REP_CRAWL_DELAY`` grants it."""
     entry, answer = state.entry, flight.answer
@@ -278,11 +327,17 @@ def compare(
     turned = []
     files = RobotsTxt.parse(old), RobotsTxt.parse(new)
     for url in urls:
-        found = [one.decide(comparable(url), chain, obey_global=obey_global) for one in files]
+        found = [
+            one.decide(comparable(url), chain, obey_global=obey_global) for one in files
+        ]
         was, now = ("allowed" if one.allowed else "disallowed" for one in found)
         if was != now:
             turned.append({"url": url, "was": was, "now": now})
-    return {**changed_lines(old, new), "turned": turned[:_URLS], "turned_count": len(turned)}
+    return {
+        **changed_lines(old, new),
+        "turned": turned[:_URLS],
+        "turned_count": len(turned),
+    }
 
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
@@ -391,7 +446,9 @@ class RuleRow:
     @property
     def origins(self) -> list[RuleOrigin]:
         """Those with most refusals first."""
-        return sorted(self.known.values(), key=lambda row: (-row.times, by_domain(row.origin)))
+        return sorted(
+            self.known.values(), key=lambda row: (-row.times, by_domain(row.origin))
+        )
 
 
 class RuleRows(Rows[RuleRow]):
@@ -418,7 +475,9 @@ class RuleRows(Rows[RuleRow]):
         where.times += 1
 
 
-def held_fields(origin: str, requests: int, seconds: float, entry: Entry | None) -> dict[str, Any]:
+def held_fields(
+    origin: str, requests: int, seconds: float, entry: Entry | None
+) -> dict[str, Any]:
     """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
     origin. *seconds*: for which its first request has been held. *entry*: what is known of its
     robots.txt."""

@@ -40,7 +40,9 @@ class Feed:
     is complete. A path is opened in place, so what is written is there at once. ``str()`` is its
     URI without a password."""
 
-    def __init__(self, context: CrawlContext, setting: str, uri: str, *, overwrite: bool) -> None:
+    def __init__(
+        self, context: CrawlContext, setting: str, uri: str, *, overwrite: bool
+    ) -> None:
         """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
         ``SettingsError`` if no storage can write to *uri*."""
         self._context, self._setting = context, setting
@@ -62,7 +64,9 @@ class Feed:
             why = text_of(error) if shown == uri else type(error).__name__
             if isinstance(error, NotConfigured):
                 why = without_password(str(error))
-            raise SettingsError(f"{setting} is {shown!r}, which can't be written: {why}.") from None
+            raise SettingsError(
+                f"{setting} is {shown!r}, which can't be written: {why}."
+            ) from None
 
     def __str__(self) -> str:
         return without_password(self._uri)
@@ -119,7 +123,9 @@ class RecordFile:
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context, "REP_DECISIONS", uri, overwrite=False)
-        self._crawl = uuid4().hex[:12]  # tells its lines from those of others in the same file
+        self._crawl = uuid4().hex[
+            :12
+        ]  # tells its lines from those of others in the same file
         self._file: IO[bytes] | None = None
         self._lines = bytearray()
         self._lost = 0
@@ -144,7 +150,9 @@ class RecordFile:
             self._often.stop()
         self._write()
         if lost := self._lost + self._lines.count(b"\n"):
-            self._feed.log_error(f"%(uri)s lacks {counted(lost, 'line')} that could not be written")
+            self._feed.log_error(
+                f"%(uri)s lacks {counted(lost, 'line')} that could not be written"
+            )
         if self._file is None:
             return
         try:
@@ -160,7 +168,9 @@ class RecordFile:
             self._failing = False
         except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
             if not self._failing:
-                more = ". Until that works, decisions wait in memory, up to 1 MB of them"
+                more = (
+                    ". Until that works, decisions wait in memory, up to 1 MB of them"
+                )
                 self._feed.log_error(f"can't write to %(uri)s: %(error)s{more}", error)
             self._failing = True
         self._down.set(self._failing)

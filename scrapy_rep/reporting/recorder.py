@@ -43,10 +43,21 @@ from scrapy_rep.reporting.record import (
 )
 from scrapy_rep.reporting.record_file import RecordFile
 from scrapy_rep.reporting.report import Report, is_possible
-from scrapy_rep.reporting.summary import Counts, figures, log_beginning, log_summary, name_of
+from scrapy_rep.reporting.summary import (
+    Counts,
+    figures,
+    log_beginning,
+    log_summary,
+    name_of,
+)
 from scrapy_rep.robotparser import RobotParser
 from scrapy_rep.settings import changed_values
-from scrapy_rep.signals import request_given_up, request_held, request_released, robots_resolved
+from scrapy_rep.signals import (
+    request_given_up,
+    request_held,
+    request_released,
+    robots_resolved,
+)
 from scrapy_rep.text import clean, counted, iso, text_of, without_secrets
 
 logger = get_logger(__name__)
@@ -81,7 +92,9 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        self._inc_value = context.stats.inc_value  # Scrapy's collectors take long to look it up
+        self._inc_value = (
+            context.stats.inc_value
+        )  # Scrapy's collectors take long to look it up
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -97,7 +110,9 @@ class Recorder(ResolutionListener):
         if settings.report and is_possible(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
-        self._unreachable = Limiter(logger, "failures to fetch the robots.txt of an origin")
+        self._unreachable = Limiter(
+            logger, "failures to fetch the robots.txt of an origin"
+        )
         self._walls = BoundedSet()
         self._log_walls = Limiter(logger, "origins for which a bot wall answered")
         self._drops = Limiter(logger, "origins whose requests are dropped")
@@ -109,7 +124,10 @@ class Recorder(ResolutionListener):
         self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
         """Start requests that were refused, how many of them because robots.txt was unreachable, and
         the first of them; whether others got through."""
-        through = scrapy_signals.request_reached_downloader, scrapy_signals.response_received
+        through = (
+            scrapy_signals.request_reached_downloader,
+            scrapy_signals.response_received,
+        )
         self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
         self._passing.listen(not self.dry_run)
         self._waiting_urls = waiting_urls
@@ -139,7 +157,9 @@ class Recorder(ResolutionListener):
         with self._isolated(self.part):
             name = None if origin is None else str(origin)
             about = {"url": url, "origin": name, "verdict": verdict, **more}
-            fields = without_secrets(fields_of(self._context.clock(), state, decision, about))
+            fields = without_secrets(
+                fields_of(self._context.clock(), state, decision, about)
+            )
             for listener in self._listeners:
                 with self._isolated(listener.part):
                     listener.add(fields)
@@ -173,7 +193,9 @@ class Recorder(ResolutionListener):
                 state, flight.before, flight.request, self._waiting_urls
             )
             if change is not None:
-                self.tell("changed", state.robots_url, state.origin, state, change=change)
+                self.tell(
+                    "changed", state.robots_url, state.origin, state, change=change
+                )
 
     def _count_wall(self, state: OriginState) -> None:
         """Count an origin for which a bot wall answered, once. Log that no rules came, unless the origin
@@ -261,7 +283,12 @@ class Recorder(ResolutionListener):
             self.tell(verdict, request.url, origin, state, decision, **more)
 
     def dropped(
-        self, request: Request, error: Refusal, state: OriginState | None, *, direct: bool
+        self,
+        request: Request,
+        error: Refusal,
+        state: OriginState | None,
+        *,
+        direct: bool,
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
         and Scrapy doesn't log that its item goes on without it."""
@@ -269,7 +296,9 @@ class Recorder(ResolutionListener):
         with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
-            self.record(request, error.origin, "unreachable", state, reason=error.reason)
+            self.record(
+                request, error.origin, "unreachable", state, reason=error.reason
+            )
         else:
             self.record(request, error.origin, "disallowed", state, error.decision)
 
@@ -281,7 +310,12 @@ class Recorder(ResolutionListener):
                 {"url": request.url, "error": error},
                 extra=self._context.extra,
             )
-        elif unreachable and self._interactive and error.origin is not None and not self.dry_run:
+        elif (
+            unreachable
+            and self._interactive
+            and error.origin is not None
+            and not self.dry_run
+        ):
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
@@ -291,7 +325,9 @@ class Recorder(ResolutionListener):
         else:
             values = {"error": error, "request": request}
             about = error.origin, unreachable
-            self._drops.log(self._drop_message, values, self._context.crawler.spider, about)
+            self._drops.log(
+                self._drop_message, values, self._context.crawler.spider, about
+            )
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -312,10 +348,17 @@ class Recorder(ResolutionListener):
         self.record(request, origin, "released", held_for=round(held_for, 3))
 
     def _given_up(
-        self, request: Request, origin: Origin, reason: str, attempts: int, held_for: float
+        self,
+        request: Request,
+        origin: Origin,
+        reason: str,
+        attempts: int,
+        held_for: float,
     ) -> None:
         self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
-        self.record(request, origin, "given_up", reason=reason, held_for=round(held_for, 3))
+        self.record(
+            request, origin, "given_up", reason=reason, held_for=round(held_for, 3)
+        )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
         with self._counting:
@@ -329,7 +372,9 @@ class Recorder(ResolutionListener):
                 # A failed robots.txt counts in Scrapy's stats as the page's own failure.
                 name = error.reason.partition(":")[0]
                 if name in DOWNLOAD_ERRORS:
-                    counter = f"downloader/exception_type_count/scrapy.exceptions.{name}"
+                    counter = (
+                        f"downloader/exception_type_count/scrapy.exceptions.{name}"
+                    )
                     self._stats.inc_value(counter)
 
     def _leaves(self, state: OriginState) -> None:
@@ -371,10 +416,21 @@ class Recorder(ResolutionListener):
                 self._starts["passed"] = self._counts.requests["allowed"] > 0
             told = figures(self._counts, self._stats)
             counts = {**told, "start_requests": self._starts}
-            self.tell("crawl_ended", None, None, reason=reason, dry_run=self.dry_run, counts=counts)
+            self.tell(
+                "crawl_ended",
+                None,
+                None,
+                reason=reason,
+                dry_run=self.dry_run,
+                counts=counts,
+            )
             log_summary(self._counts, told, self._context)
             # If it did not finish, some may not have been tried.
-            if self._starts["refused"] and reason == "finished" and not self._starts["passed"]:
+            if (
+                self._starts["refused"]
+                and reason == "finished"
+                and not self._starts["passed"]
+            ):
                 self._warn_of_starts()
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
@@ -401,7 +457,10 @@ class Recorder(ResolutionListener):
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
-            refused, outcome = "would have refused", "A crawl that obeys it may find nothing."
+            refused, outcome = (
+                "would have refused",
+                "A crawl that obeys it may find nothing.",
+            )
         forbidden = self._starts["refused"] - self._starts["unreachable"]
         if not self._starts["unreachable"]:
             what = f"robots.txt {refused} every start request (%(refused)d)"
@@ -466,7 +525,9 @@ class ChoiceListener(ResolutionListener):
 
     part = "log of choices beyond the protocol"
 
-    def __init__(self, context: CrawlContext, cache: RobotsCache, choices: Choices) -> None:
+    def __init__(
+        self, context: CrawlContext, cache: RobotsCache, choices: Choices
+    ) -> None:
         self._context = context
         self._cache = cache
         self._choices = choices
@@ -495,7 +556,10 @@ class ChoiceListener(ResolutionListener):
             has_file = override.outcome is Outcome.RULES
             if has_file and (found := await run_in_thread(lint, override.body)):
                 where = f"line {found[0].line}: " if found[0].line else ""
-                count, first = counted(len(found), "finding"), f"{where}{found[0].message}"
+                count, first = (
+                    counted(len(found), "finding"),
+                    f"{where}{found[0].message}",
+                )
                 logger.warning(
                     "REP_OVERRIDES: scrapy robots --lint has %(count)s about the file for %(host)s. "
                     "The first: %(first)s",
@@ -505,12 +569,16 @@ class ChoiceListener(ResolutionListener):
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
-        by = (flight.answer.by if flight.answer is not None else "") or state.status.setting
+        by = (
+            flight.answer.by if flight.answer is not None else ""
+        ) or state.status.setting
         if by and self._counted.add((state.name, by)):
             for name in _SETTING.findall(by):
                 self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
             message = "robots.txt of %(origin)s: %(by)s"
-            self._log.log(message, {"origin": state.name, "by": by}, self._context.spider)
+            self._log.log(
+                message, {"origin": state.name, "by": by}, self._context.spider
+            )
 
     def _answered(self, response: Response, request: Request) -> None:
         working = response.status < 500 and response.status != 429

@@ -176,7 +176,11 @@ def log_summary(counts: Counts, told: dict[str, int], context: CrawlContext) -> 
     outcomes = counts.outcomes
     if not outcomes and not told["dropped"]:
         return
-    title = "Requests, had this not been a dry run" if context.settings.dry_run else "Requests"
+    title = (
+        "Requests, had this not been a dry run"
+        if context.settings.dry_run
+        else "Requests"
+    )
     requests = [
         f"{told[name]:,} {words}"
         for name, (_, words) in _REQUESTS.items()
@@ -203,7 +207,9 @@ def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
             value = stats.get(name)
             parts += [text.format(value)] if value else []
             continue
-        below = sorted((-value, key) for key, value in stats.items() if key.startswith(name))
+        below = sorted(
+            (-value, key) for key, value in stats.items() if key.startswith(name)
+        )
         named = [f"{-count:,} {key.removeprefix(name)}" for count, key in below]
         parts += [text.format(", ".join(named))] if named else []
     return parts
@@ -212,16 +218,24 @@ def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 def _outcomes(outcomes: Counter[tuple[str, str]]) -> str:
     parts = []
     for words in dict.fromkeys(ANSWERS.values()):
-        found = sorted((-number, why) for (what, why), number in outcomes.items() if what == words)
+        found = sorted(
+            (-number, why) for (what, why), number in outcomes.items() if what == words
+        )
         total = -sum(number for number, _ in found)
-        whys = ", ".join(f"{-n:,} {why}" if total > 1 else why for n, why in found if why)
-        parts += [f"{total:,} {words}" + (f" ({whys})" if whys else "")] if total else []
+        whys = ", ".join(
+            f"{-n:,} {why}" if total > 1 else why for n, why in found if why
+        )
+        parts += (
+            [f"{total:,} {words}" + (f" ({whys})" if whys else "")] if total else []
+        )
     return ", ".join(parts)
 
 
 def _rules(counts: Counts) -> list[str]:
     top = counts.rules.top
-    lines = ["Lines that decided most often:" if len(top) > 1 else "The line that decided:"]
+    lines = [
+        "Lines that decided most often:" if len(top) > 1 else "The line that decided:"
+    ]
     for one in top:
         [first] = one.known.values()
         where = f"{first.origin}, line {first.line}"
@@ -244,10 +258,16 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",
-        {"agent": name_of(agents), "unreachable": what[settings.unreachable], "storage": name},
+        {
+            "agent": name_of(agents),
+            "unreachable": what[settings.unreachable],
+            "storage": name,
+        },
         extra=context.extra,
     )
-    if name == MemoryStorage.__name__ and context.crawler.settings.getbool("HTTPCACHE_ENABLED"):
+    if name == MemoryStorage.__name__ and context.crawler.settings.getbool(
+        "HTTPCACHE_ENABLED"
+    ):
         logger.info(
             "Scrapy's HTTP cache keeps no robots.txt. To replay a crawl while its sites can't be "
             "reached, keep them in a storage that lasts: "
@@ -268,7 +288,9 @@ def log_switched_off(crawler: Crawler) -> None:
     """
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
-    names = [name for name in changed(crawler.settings) if not _is_outranked(name, crawler)]
+    names = [
+        name for name in changed(crawler.settings) if not _is_outranked(name, crawler)
+    ]
     if getattr(crawler.spider, SPIDER_SITEMAPS, None):
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:

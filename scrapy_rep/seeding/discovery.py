@@ -24,7 +24,13 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import SitemapEntry
 from scrapy_rep.settings import SITEMAPS_HINT, SPIDER_SITEMAPS, RepSettings, sitemaps
 from scrapy_rep.signals import sitemap_discovered
-from scrapy_rep.text import MAX_LISTED_IDN, Encoder, SitemapURL, counted, resolve_sitemap
+from scrapy_rep.text import (
+    MAX_LISTED_IDN,
+    Encoder,
+    SitemapURL,
+    counted,
+    resolve_sitemap,
+)
 
 logger = get_logger(__name__)
 
@@ -90,12 +96,16 @@ async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
     """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
     takes a second."""
     listed = in_slices(listed_sitemaps(robots_url, values))
-    return {one.url.partition("#")[0]: str(one.origin) async for _, one in listed if one}
+    return {
+        one.url.partition("#")[0]: str(one.origin) async for _, one in listed if one
+    }
 
 
 async def listed_by(state: OriginState) -> dict[str, str]:
     """Return the sitemaps that a robots.txt lists, see :func:`resolve_all`."""
-    return await resolve_all(state.robots_url, state.robots.sitemaps if state.robots else ())
+    return await resolve_all(
+        state.robots_url, state.robots.sitemaps if state.robots else ()
+    )
 
 
 class Discovery:
@@ -121,7 +131,11 @@ class Discovery:
                 context.crawler.signals.send_catch_log(sitemap_discovered, **about)
         if wrong:
             message = "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s"
-            about = {"origin": origin, "count": counted(len(wrong), "sitemap"), "url": wrong[0]}
+            about = {
+                "origin": origin,
+                "count": counted(len(wrong), "sitemap"),
+                "url": wrong[0],
+            }
             logger.warning(message, about, extra=context.extra)
         if len(values) > MAX_SITEMAPS:
             logger.warning(
@@ -168,7 +182,9 @@ class SeedingMiddleware:
 
 def with_seeding(kind: type) -> Any:
     """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
-    return type(kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__})
+    return type(
+        kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__}
+    )
 
 
 class Entries(Iterator[SitemapEntry]):
@@ -194,7 +210,9 @@ class SpiderOptions:
         self._spider = spider
         pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
         self._rules = self._checked("sitemap_rules", self._rule, pairs)
-        self._follow = self._checked("sitemap_follow", re.compile, "regular expressions")
+        self._follow = self._checked(
+            "sitemap_follow", re.compile, "regular expressions"
+        )
         self._filter = self._method("sitemap_filter")
         self._request = self._method("sitemap_request")
         self._page = self._method("sitemap_page")
@@ -205,7 +223,9 @@ class SpiderOptions:
         self.media = bool(getattr(spider, "sitemap_media", False))
         """Whether entries have the URLs of images and videos."""
 
-    def _checked(self, name: str, convert: Callable[[Any], T], what: str) -> list[T] | None:
+    def _checked(
+        self, name: str, convert: Callable[[Any], T], what: str
+    ) -> list[T] | None:
         value = getattr(self._spider, name, None)
         try:
             if isinstance(value, str):
@@ -249,7 +269,9 @@ class SpiderOptions:
         """Log the exception that is being handled, if it is the first of the spider's *method*."""
         if method not in self._told:
             self._told.add(method)
-            message = f"{method}() raised an exception: {what}. Further ones are not logged."
+            message = (
+                f"{method}() raised an exception: {what}. Further ones are not logged."
+            )
             logger.exception(message, extra={"spider": self._spider})
 
     @property
@@ -257,7 +279,9 @@ class SpiderOptions:
         """Whether the spider has ``sitemap_rules``."""
         return self._rules is not None
 
-    def page_request(self, url: str, about: dict[str, Any], priority: int) -> Request | None:
+    def page_request(
+        self, url: str, about: dict[str, Any], priority: int
+    ) -> Request | None:
         """Return the request for a page of a sitemap, with what that says *about* it; None if the spider
         doesn't want it. Raises what Scrapy's constructor does."""
         index = self._crawl_rules.index_for(url) if self._crawl_rules else None
@@ -286,11 +310,15 @@ class SpiderOptions:
         """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
         if self._page is None:
             return request
-        about = request.meta.get(PAGE_KEY)  # a rule's process_request may have removed it
+        about = request.meta.get(
+            PAGE_KEY
+        )  # a rule's process_request may have removed it
         try:
             made: Request | None = self._page(request, about)
             if made is not None and not isinstance(made, Request):
-                raise TypeError(f"it returned {made!r}, which is neither a Request nor None")
+                raise TypeError(
+                    f"it returned {made!r}, which is neither a Request nor None"
+                )
         except Exception:  # noqa: BLE001 (it is the spider's)
             self._tell("sitemap_page", "the page is requested as it was")
             return request
@@ -323,12 +351,16 @@ class SpiderOptions:
             try:
                 for entry in self._filter(rest) or ():
                     if not isinstance(entry, dict):
-                        raise TypeError(f"it returned {entry!r}, which is not an entry (a dict)")
+                        raise TypeError(
+                            f"it returned {entry!r}, which is not an entry (a dict)"
+                        )
                     kept.append(entry)  # one by one: those before an exception count
                 break
             except Exception:  # noqa: BLE001 (it is the spider's)
                 self._tell("sitemap_filter", "its entry is skipped")
-                if length_hint(rest.left) == left:  # it took no entry, so it would raise again
+                if (
+                    length_hint(rest.left) == left
+                ):  # it took no entry, so it would raise again
                     return kept, failed + left
                 failed += 1
         return kept, failed

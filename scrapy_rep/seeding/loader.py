@@ -165,7 +165,9 @@ class Loader:
         self._host = ""
         self._fruitless: str | None = None
         """The first of a row of origins from which nothing could be requested."""
-        self._has_wrapped = False  # whether this row went on with the first of all origins
+        self._has_wrapped = (
+            False  # whether this row went on with the first of all origins
+        )
         self._looked = 0  # how many origins this row has
         self._next_look = 0.0  # in seconds of the monotonic clock
         self._reading = DeferredLock()  # whoever has it may read for one slice of time
@@ -209,7 +211,11 @@ class Loader:
 
     def _is_looked_at(self, origin: str) -> bool:
         """Whether *origin* was looked at in this row."""
-        return self._fruitless is not None and self._has_wrapped and origin >= self._fruitless
+        return (
+            self._fruitless is not None
+            and self._has_wrapped
+            and origin >= self._fruitless
+        )
 
     def _begin_row(self) -> None:
         self._fruitless = None
@@ -224,13 +230,17 @@ class Loader:
             return False
         return self._request_from_a_host(origin, self.places.of_host, _OF_HOST)
 
-    def _request_from_a_host(self, origin: str, requested: Counter[str], most: int) -> bool:
+    def _request_from_a_host(
+        self, origin: str, requested: Counter[str], most: int
+    ) -> bool:
         """Request a sitemap to which *origin* has led, from the next host of which fewer than *most*
         were *requested*. Return whether there was one."""
         host = self._host
         first: str | None = None
         for _ in range(_LOOKS):
-            following = self._spool.next_host(origin, host) or self._spool.next_host(origin, "")
+            following = self._spool.next_host(origin, host) or self._spool.next_host(
+                origin, ""
+            )
             if following is None or following == first:
                 return False
             host = following
@@ -262,7 +272,11 @@ class Loader:
 
     def _request(self, sitemap: SitemapRow) -> None:
         is_shared = self._engine.scheduler_is_foreign
-        about = {"url": sitemap.url, "chain": list(sitemap.chain), "found": int(sitemap.found)}
+        about = {
+            "url": sitemap.url,
+            "chain": list(sitemap.chain),
+            "found": int(sitemap.found),
+        }
         try:
             request = Request(
                 sitemap.url,
@@ -274,7 +288,11 @@ class Loader:
                 dont_filter=not is_shared,
                 headers=self._headers(sitemap.url),
                 # A sitemap may be on any host: allowed_domains is about pages.
-                meta={SITEMAP_KEY: sitemap.origin, SITEMAP: about, "allow_offsite": True},
+                meta={
+                    SITEMAP_KEY: sitemap.origin,
+                    SITEMAP: about,
+                    "allow_offsite": True,
+                },
             )
             request = self._context.options.prepared(request)
             if not is_shared:  # else it may go to another process
@@ -347,7 +365,10 @@ class Loader:
         one. Others may take a header that isn't Scrapy's for the project's."""
         path = self._handlers.get(url.partition(":")[0])
         kinds = getattr(load_object(path), "__mro__", ()) if path else ()
-        scrapys = any(one.__module__.startswith("scrapy.") and not isabstract(one) for one in kinds)
+        scrapys = any(
+            one.__module__.startswith("scrapy.") and not isabstract(one)
+            for one in kinds
+        )
         return {"Accept-Encoding": "gzip"} if scrapys else {}
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
@@ -357,13 +378,18 @@ class Loader:
         if received > self._crawl.settings.sitemap_max_bytes:
             raise StopDownload(fail=False)
 
-    def _response_downloaded(self, request: Request, response: Response, **_: Any) -> None:
+    def _response_downloaded(
+        self, request: Request, response: Response, **_: Any
+    ) -> None:
         if SITEMAP not in request.meta:
             return
         self._received.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
         if len(encodings) == 1 and encodings[0].strip().lower() in _OTHERS:
-            most = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE") or OTHER_ENCODINGS_MAX
+            most = (
+                self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
+                or OTHER_ENCODINGS_MAX
+            )
             request.meta[MAXSIZE] = min(most, OTHER_ENCODINGS_MAX)
         else:
             response.headers.pop("Content-Encoding", None)  # of several, none is undone
@@ -386,7 +412,9 @@ class Loader:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
             if other and self._spool.site(str(origin), str(by)) is None:
-                raise IgnoreRequest(f"sitemaps of {by} already name {MAX_HOSTS} other hosts")
+                raise IgnoreRequest(
+                    f"sitemaps of {by} already name {MAX_HOSTS} other hosts"
+                )
         except sqlite3.Error:
             pass  # checked again once it is here
         if await self.targets.refuses(origin, by):
@@ -398,7 +426,10 @@ class Loader:
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
         """Take a request that an earlier run has left in Scrapy's queue for this run's own;
         ``IgnoreRequest`` if this run has requested *sitemap* itself."""
-        if self._engine.scheduler_is_foreign or self._trail.number_of(request) is not None:
+        if (
+            self._engine.scheduler_is_foreign
+            or self._trail.number_of(request) is not None
+        ):
             return
         if sitemap.id in self.places:
             raise _NeedlessRequest("this sitemap was requested already")
@@ -415,7 +446,9 @@ class Loader:
         if found is None:
             # Another process found it, or our file lost it. If it is done, it is not new.
             where = {url: str(Origin.from_url(url))}
-            if spool.add_sitemaps(by, where, chain, how=Found.of(about.get("found")))[0]:
+            if spool.add_sitemaps(by, where, chain, how=Found.of(about.get("found")))[
+                0
+            ]:
                 found = spool.sitemap(url)
                 assert found is not None
                 spool.mark(found, ASKED)
@@ -435,7 +468,9 @@ class Loader:
             why = str(exception) if is_ignored else text_of(exception)
             self._end(sitemap, why, DONE if is_final else FAILED, exception)
         if not is_ignored:
-            raise IgnoreRequest(clean(f"the sitemap failed: {exception}")) from exception
+            raise IgnoreRequest(
+                clean(f"the sitemap failed: {exception}")
+            ) from exception
 
     def _end(
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
@@ -445,7 +480,9 @@ class Loader:
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
             if sitemap.found is Found.GUESSED and state == DONE:
-                with suppress(sqlite3.Error, ValueError):  # another version guesses other places
+                with suppress(
+                    sqlite3.Error, ValueError
+                ):  # another version guesses other places
                     self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
             self._mark(sitemap, state)
         is_guess = sitemap.found is Found.GUESSED

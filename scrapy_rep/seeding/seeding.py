@@ -45,7 +45,12 @@ from scrapy_rep.seeding.discovery import (
 )
 from scrapy_rep.seeding.links import PageLinks
 from scrapy_rep.seeding.loader import Loader
-from scrapy_rep.seeding.selection import Reason, SitemapLog, Verifier, registrable_domain
+from scrapy_rep.seeding.selection import (
+    Reason,
+    SitemapLog,
+    Verifier,
+    registrable_domain,
+)
 from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import (
     RETRY_SECONDS,
@@ -180,7 +185,9 @@ class Twins:
         self._crawler: Any = crawl.crawler
         self._starts = BoundedSet()
         self._has_starts = False
-        self._seeded: set[int] = set()  # hashes of URLs whose pages go to the default callback
+        self._seeded: set[int] = (
+            set()
+        )  # hashes of URLs whose pages go to the default callback
         crawl.engine.following.watch(self._scheduled)
         if not context.options.has_rules:
             self._signals.connect(self._dropped, scrapy_signals.request_dropped)
@@ -227,7 +234,11 @@ class Feeder:
     """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
 
     def __init__(
-        self, context: SeedingContext, holding: Holding, loader: Loader, verifier: Verifier
+        self,
+        context: SeedingContext,
+        holding: Holding,
+        loader: Loader,
+        verifier: Verifier,
     ) -> None:
         self._crawl = context.crawl
         self._options = context.options
@@ -239,7 +250,9 @@ class Feeder:
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
         self._twins = Twins(context)
-        concurrency = context.crawl.crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        concurrency = context.crawl.crawler.settings.getint(
+            "CONCURRENT_REQUESTS_PER_DOMAIN"
+        )
         self._each = max(_EACH, 2 * concurrency)
         self._running = self._woken = False
         self._failing_since: float | None = None
@@ -345,7 +358,9 @@ class Feeder:
             return 0
         if self._engine.scheduler_is_foreign:
             # 0 if it can't tell.
-            others = length_hint(self._engine.scheduler) - self._holding.handing_back.waiting
+            others = (
+                length_hint(self._engine.scheduler) - self._holding.handing_back.waiting
+            )
             return max(0, min(_ALONE - max(0, others), _BATCH))
         outstanding = self.outstanding
         of_site = outstanding.by_site[site.id]
@@ -354,7 +369,8 @@ class Feeder:
         sources = self._spool.proven
         room = min(
             max(self._each, _ALONE // sources.sites) - of_site,
-            max(self._each, _ALL // len(sources)) - outstanding.by_source[site.named_by],
+            max(self._each, _ALL // len(sources))
+            - outstanding.by_source[site.named_by],
             _ALL - outstanding.total,
         )
         return max(0, min(room, _BATCH))
@@ -441,7 +457,9 @@ class SitemapSeeding(ResolutionListener):
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
-            registrable_domain("www.example.com")  # read its list before the crawl begins
+            registrable_domain(
+                "www.example.com"
+            )  # read its list before the crawl begins
         self._context = context
         self._cache = origins.cache
         self._holding = holding
@@ -449,12 +467,18 @@ class SitemapSeeding(ResolutionListener):
         self.visited_prefixes: set[str] = set()
         """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
         spool has its sitemaps."""
-        self._spool = Spool(job_dir(crawler.settings), settings.hold_max_wait, crawler.spider)
+        self._spool = Spool(
+            job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
+        )
         self._upkeep = PeriodicTask(self._look)
-        self._adding = 0  # robots.txt files whose sitemaps are on their way into the spool
+        self._adding = (
+            0  # robots.txt files whose sitemaps are on their way into the spool
+        )
         options = SpiderOptions(crawler.spider)
         self._since = Since(context, origins.storage)
-        parts = SeedingContext(context, origins, discovery, options, self._spool, self._since)
+        parts = SeedingContext(
+            context, origins, discovery, options, self._spool, self._since
+        )
         self._log = log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, log)
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
@@ -473,10 +497,15 @@ class SitemapSeeding(ResolutionListener):
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its sitemap may
         lead there. None if there is nothing to check."""
-        far = self._context.settings.sitemap_cross_host != "strict" and ROW_KEY in request.meta
+        far = (
+            self._context.settings.sitemap_cross_host != "strict"
+            and ROW_KEY in request.meta
+        )
         return self.loader.check(request) if far or SITEMAP in request.meta else None
 
-    def look_at(self, request: Request, *, checked: bool) -> Coroutine[Any, Any, None] | None:
+    def look_at(
+        self, request: Request, *, checked: bool
+    ) -> Coroutine[Any, Any, None] | None:
         """Note a request that is about to be sent. Return the check, unless it was *checked*."""
         usual = USUAL.match(request.url)
         prefix = usual[1] + "/" if usual else ""
@@ -491,7 +520,9 @@ class SitemapSeeding(ResolutionListener):
         """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins with
         *prefix*."""
         mode = self._discovery.mode
-        if mode == LISTED or (mode == "start" and not request.meta.get("is_start_request")):
+        if mode == LISTED or (
+            mode == "start" and not request.meta.get("is_start_request")
+        ):
             return False
         return prefix not in self.visited_prefixes
 
@@ -509,14 +540,22 @@ class SitemapSeeding(ResolutionListener):
         if len(self.visited_prefixes) >= _PREFIXES:
             self.visited_prefixes.clear()
         self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
-        state = self._cache.get(origin) if is_new and self._discovery.mode != LISTED else None
+        state = (
+            self._cache.get(origin)
+            if is_new and self._discovery.mode != LISTED
+            else None
+        )
         if state is not None and not state.unreachable:
             self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
         there = flight.outcome is not Outcome.UNREACHABLE
-        if there and self._discovery.mode != LISTED and f"{state.origin}/" in self.visited_prefixes:
+        if (
+            there
+            and self._discovery.mode != LISTED
+            and f"{state.origin}/" in self.visited_prefixes
+        ):
             self._seed(self._add_listed(state.origin, listed_by(state)))
 
     def _linked(self, origin: Origin, page: str, urls: list[str]) -> None:
@@ -542,7 +581,9 @@ class SitemapSeeding(ResolutionListener):
         """Write the sitemaps that the robots.txt of *origin* lists into the spool; if it lists none, perhaps
         a guess."""
         if listed := await listing:
-            await self._spool.retry(self.loader.add_named, str(origin), listed, Found.LISTED)
+            await self._spool.retry(
+                self.loader.add_named, str(origin), listed, Found.LISTED
+            )
         elif self.links is not None:
             self.links.expect(origin)
             await self._spool.retry(self.loader.guess, str(origin))
@@ -553,7 +594,9 @@ class SitemapSeeding(ResolutionListener):
         for url in linked:
             self._discovery.count(url)
         if linked:
-            await self._spool.retry(self.loader.add_named, str(origin), linked, Found.LINKED)
+            await self._spool.retry(
+                self.loader.add_named, str(origin), linked, Found.LINKED
+            )
 
     async def _spider_opened(self) -> None:
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
@@ -603,7 +646,12 @@ class SitemapSeeding(ResolutionListener):
         spool.begin_ending()
         # One that has read nothing (the sites were down, say) must not keep away what was changed before it.
         has_read = self._log.has_read or spool.had_done
-        if spool.started_at is not None and has_read and not spool.over and not self._is_left:
+        if (
+            spool.started_at is not None
+            and has_read
+            and not spool.over
+            and not self._is_left
+        ):
             self._since.complete(spool.started_at)
         while self._adding and not spool.over:
             await pause()
@@ -625,7 +673,9 @@ class SitemapSeeding(ResolutionListener):
         self._context.stats.set_value("rep/sitemaps/unread", unread)
         left = []
         if self._feeder.left:
-            left.append(f"{counted(self._feeder.left, 'page')} from sitemaps not requested")
+            left.append(
+                f"{counted(self._feeder.left, 'page')} from sitemaps not requested"
+            )
         if unread:
             left.append(f"{counted(unread, 'sitemap')} not read")
         if left and not spool.durable:

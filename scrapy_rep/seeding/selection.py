@@ -117,7 +117,9 @@ def entry_as_json(entry: SitemapEntry, pages: int) -> str:
 class Selection:
     """Selects entries of one sitemap, and puts them into the spool."""
 
-    def __init__(self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader) -> None:
+    def __init__(
+        self, context: SeedingContext, sitemap: SitemapRow, reader: SitemapReader
+    ) -> None:
         self.sitemap = sitemap
         self.reader = reader
         self._spool = context.spool
@@ -143,7 +145,9 @@ class Selection:
         is_index = self.reader.kind is Kind.INDEX
         accepted: list[Any] = []
         async for url, text in in_slices(self._urls(self._filtered(entries))):
-            found = self._sitemap_of(url) if is_index else await self._page_of(url, text)
+            found = (
+                self._sitemap_of(url) if is_index else await self._page_of(url, text)
+            )
             if isinstance(found, Reason):
                 self.rejected[found] += 1
             else:
@@ -156,7 +160,9 @@ class Selection:
         kind = self.reader.kind
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kept, failed = self._options.filtered(sound, kind.value if kind else "", self.sitemap.url)
+        kept, failed = self._options.filtered(
+            sound, kind.value if kind else "", self.sitemap.url
+        )
         self.rejected[Reason.FILTER_ERROR] += failed
         self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
         if not (self._since or self._settings.sitemap_until):
@@ -214,7 +220,9 @@ class Selection:
     def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
         most = self._settings.sitemap_max_files
         add = self._spool.add_sitemaps
-        new, beyond = add(self.sitemap.origin, dict(accepted), self.sitemap.line, most=most)
+        new, beyond = add(
+            self.sitemap.origin, dict(accepted), self.sitemap.line, most=most
+        )
         self.rejected[Reason.LIMIT] += len(beyond)
         self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
         self.accepted += len(new)
@@ -249,11 +257,16 @@ class Selection:
         or why they are rejected."""
         origin, mode = Origin.from_url(prefix), self._settings.sitemap_cross_host
         near = mode == "any" or host_of(origin) == self._host
-        if mode == "site" and registrable_domain(origin.host) == self._domain is not None:
+        if (
+            mode == "site"
+            and registrable_domain(origin.host) == self._domain is not None
+        ):
             near = True
         state = None if near else self._cache.get(origin)
         known = state is not None and not state.unreachable
-        site = self._spool.site(str(origin), self.sitemap.origin, proven=near, known=known)
+        site = self._spool.site(
+            str(origin), self.sitemap.origin, proven=near, known=known
+        )
         found = Reason.HOSTS if site is None else (site, not near)
         if len(self._by_prefix) < _PREFIXES:
             self._by_prefix[prefix] = found
@@ -277,7 +290,11 @@ class SitemapLog:
         while it is being read; and why the last one was rejected."""
 
     def read(self, kind: Kind, selection: Selection) -> None:
-        sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
+        sitemap, reader, accepted = (
+            selection.sitemap,
+            selection.reader,
+            selection.accepted,
+        )
         rejected = +selection.rejected  # without zeros
         count = self._context.stats.inc_value
         self.has_read = True
@@ -290,17 +307,28 @@ class SitemapLog:
         for reason, entries in rejected.items():
             count(reason.stat, entries)
         why = {reason.value: entries for reason, entries in rejected.items()}
-        about = {"kind": kind.value, "entries": reader.count, "taken": accepted, "rejected": why}
+        about = {
+            "kind": kind.value,
+            "entries": reader.count,
+            "taken": accepted,
+            "rejected": why,
+        }
         self._record(sitemap, reader.problem, **about)
         self._log(kind, selection, rejected)
         if accepted and accepted == selection.unproven:
             self._count(sitemap.origin, sitemap.url, accepted)
 
     def _log(self, kind: Kind, selection: Selection, rejected: Counter[Reason]) -> None:
-        sitemap, reader, accepted = selection.sitemap, selection.reader, selection.accepted
+        sitemap, reader, accepted = (
+            selection.sitemap,
+            selection.reader,
+            selection.accepted,
+        )
         message = f"Sitemap %(url)s ({kind.value}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
-            message += f" ({selection.unproven:,} waiting for another host's robots.txt)"
+            message += (
+                f" ({selection.unproven:,} waiting for another host's robots.txt)"
+            )
         if why := [f"{count:,} {one.value}" for one, count in rejected.items()]:
             message += f"; rejected: {', '.join(why)}"
         if reader.problem:
@@ -317,7 +345,9 @@ class SitemapLog:
         self._context.stats.inc_value(reason.stat, count)
         self._count(origin, sitemap, -count, reason)
 
-    def _count(self, origin: str, url: str, entries: int, reason: Reason | None = None) -> None:
+    def _count(
+        self, origin: str, url: str, entries: int, reason: Reason | None = None
+    ) -> None:
         """Note that more *entries* of a sitemap wait, or fewer. Report it if all were rejected."""
         waiting, why = self._undecided.pop(url, (0, None))
         waiting, why = waiting + entries, reason or why
@@ -334,21 +364,34 @@ class SitemapLog:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
-        message, values = "Sitemap %(url)s was not read: %(why)s", {"url": sitemap.url, "why": why}
+        message, values = (
+            "Sitemap %(url)s was not read: %(why)s",
+            {"url": sitemap.url, "why": why},
+        )
         if expected:
             self._unread.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
-    def _record(self, sitemap: SitemapRow, reason: str | None = None, **about: Any) -> None:
+    def _record(
+        self, sitemap: SitemapRow, reason: str | None = None, **about: Any
+    ) -> None:
         found, by = sitemap.found.name.lower(), f"{sitemap.origin}/robots.txt"
         if sitemap.chain:
             found, by = "index", sitemap.chain[-1]
         elif sitemap.found is Found.LINKED:
             by = sitemap.origin
-        nothing: Any = {"kind": None, "entries": 0, "taken": 0, "rejected": {}, "failed": None}
+        nothing: Any = {
+            "kind": None,
+            "entries": 0,
+            "taken": 0,
+            "rejected": {},
+            "failed": None,
+        }
         fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
-        self._tell("sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields)
+        self._tell(
+            "sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields
+        )
 
     def warn(self, of: str, message: str, **values: Any) -> None:
         """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
@@ -375,7 +418,9 @@ class Verifier:
             # Few robots.txt files are fetched at a time then, and silent ones keep their places. Half
             # are for others.
             self._most, self._most_silent = max(2, concurrency_of(crawler) // 4), 0
-        self._asked: dict[int, Site] = {}  # those that are being looked at, or were a moment ago
+        self._asked: dict[
+            int, Site
+        ] = {}  # those that are being looked at, or were a moment ago
         self._silent: dict[int, Site] = {}  # those of them that don't answer soon
 
     def begin(self) -> None:
@@ -395,7 +440,10 @@ class Verifier:
 
     def _next_of(self, source: str) -> Site | None:
         """Return a site to look at that *source* names."""
-        for sites, most in ((self._asked, self._most), (self._silent, self._most_silent)):
+        for sites, most in (
+            (self._asked, self._most),
+            (self._silent, self._most_silent),
+        ):
             named = sum(site.named_by == source for site in sites.values())
             if named and named >= most - len(sites):
                 return None
@@ -422,7 +470,9 @@ class Verifier:
             pass  # the file has failed for too long, which is logged
         finally:
             silent.cancel()
-            call_later(0 if settled or self._spool.ending else _LOOK, self._looked_at, site)
+            call_later(
+                0 if settled or self._spool.ending else _LOOK, self._looked_at, site
+            )
 
     def _looked_at(self, site: Site) -> None:
         self._asked.pop(site.id, None)
@@ -440,7 +490,9 @@ class Verifier:
         left = site.asked_at + self._crawl.settings.hold_max_wait - now
         state = self._origins.cache.get(origin)
         if state is None and left > 0:
-            if await self._origins.targets.refuses(origin, Origin.from_url(site.named_by)):
+            if await self._origins.targets.refuses(
+                origin, Origin.from_url(site.named_by)
+            ):
                 reason = Reason.PRIVATE
             else:
                 flight = self._origins.flights.to(origin)
@@ -457,13 +509,19 @@ class Verifier:
             listed = await listed_by(state)
             reason = Reason.CROSS_HOST
             self._origins.targets.keep(origin)
-        elif state is not None and self._origins.policy.is_worth_waiting(state) and left > 0:
+        elif (
+            state is not None
+            and self._origins.policy.is_worth_waiting(state)
+            and left > 0
+        ):
             return False
         while site.waiting and not self._spool.ending:
             await self._spool.retry(self._settle, site, listed, reason)
             await pause()
         if reason is Reason.UNPROVEN:
-            self._origins.flights.abandon(origin)  # no waiters left: don't keep the crawl open
+            self._origins.flights.abandon(
+                origin
+            )  # no waiters left: don't keep the crawl open
         return True
 
     def _settle(self, site: Site, listed: Collection[str], reason: Reason) -> None:
@@ -488,4 +546,6 @@ def registrable_domain(host: str) -> str | None:
 def _extractor() -> TLDExtract:
     # No URLs: never the network. No folder: never another program's copy of the list. With private
     # domains: two users of github.io are two sites.
-    return TLDExtract(cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True)
+    return TLDExtract(
+        cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
+    )

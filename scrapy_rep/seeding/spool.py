@@ -201,7 +201,9 @@ class _Recovered(NamedTuple):
 
 def _recover(db: sqlite3.Connection) -> _Recovered:
     # Ask again for what an earlier run has asked for and not read, or in vain.
-    db.execute("UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED))
+    db.execute(
+        "UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED)
+    )
     sites = db.execute(
         "SELECT site, origin, named_by, proven, 0, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
@@ -215,7 +217,9 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
     [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
     # Others may have written anything, and a clock may have been set back.
     is_sound = isinstance(started_at, float) and 0 < started_at <= now
-    done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,)).fetchone()
+    done = db.execute(
+        "SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,)
+    ).fetchone()
     return _Recovered(waiting_sites, started_at if is_sound else now, done is not None)
 
 
@@ -223,7 +227,9 @@ class Spool:
     """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used;
     what is written is kept in memory then."""
 
-    def __init__(self, directory: str | None, seconds: float, spider: Spider | None) -> None:
+    def __init__(
+        self, directory: str | None, seconds: float, spider: Spider | None
+    ) -> None:
         """*directory*: JOBDIR, or None. *seconds*: how long users wait for a failing file."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
@@ -343,7 +349,9 @@ class Spool:
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
-                self.mark(SitemapRow(number, url, found[url], origin, chain, how), WAITING)
+                self.mark(
+                    SitemapRow(number, url, found[url], origin, chain, how), WAITING
+                )
             if new:
                 self._journal.put("origins", (origin, files + len(new), urls))
         self.wake()
@@ -352,7 +360,9 @@ class Spool:
     def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
         """Return the next sitemap to fetch from *host* of those to which *origin* has led, and mark it
         as asked for."""
-        sitemap = self._first("origin = ? AND host = ? AND state = 0 ORDER BY id", origin, host)
+        sitemap = self._first(
+            "origin = ? AND host = ? AND state = 0 ORDER BY id", origin, host
+        )
         if sitemap is not None:
             self.mark(sitemap, ASKED)
         return sitemap
@@ -370,12 +380,18 @@ class Spool:
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         for number, url, host, origin, chain, found in self._read(query, *values):
-            return SitemapRow(number, url, host, origin, tuple(chain.split()), Found.of(found))
+            return SitemapRow(
+                number, url, host, origin, tuple(chain.split()), Found.of(found)
+            )
         return None
 
     def is_waiting(self, url: str) -> bool:
         """Whether a sitemap waits to be requested."""
-        return bool(self._read("SELECT 1 FROM sitemaps WHERE url = ? AND state = ?", url, WAITING))
+        return bool(
+            self._read(
+                "SELECT 1 FROM sitemaps WHERE url = ? AND state = ?", url, WAITING
+            )
+        )
 
     def unread(self) -> int:
         """Return how many sitemaps wait to be requested, or are on their way; 0 if that can't be read."""
@@ -392,7 +408,9 @@ class Spool:
 
     def next_host(self, origin: str, after: str) -> str | None:
         """Return the first host after *after* with sitemaps that wait to which *origin* has led."""
-        query = "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
+        query = (
+            "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
+        )
         host: str | None = self._read(query, origin, after)[0][0]
         return host
 
@@ -435,8 +453,12 @@ class Spool:
                 self._journal.put("origins", (origin, files, urls + len(rows)))
 
     def _add(self, rows: list[Row]) -> None:
-        sites = [self._with_pages(number) for number in dict.fromkeys(row[0] for row in rows)]
-        self._journal.put("pages", *((self._journal.new_id("pages"), *row) for row in rows))
+        sites = [
+            self._with_pages(number) for number in dict.fromkeys(row[0] for row in rows)
+        ]
+        self._journal.put(
+            "pages", *((self._journal.new_id("pages"), *row) for row in rows)
+        )
         counts = Counter(row[0] for row in rows)
         for site in sites:
             self._wait(site, counts[site.id])

@@ -188,7 +188,9 @@ class Entry:
                 continue
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
-            size, wrong = (len(value), "too long") if kind is str else (value, "out of range")
+            size, wrong = (
+                (len(value), "too long") if kind is str else (value, "out of range")
+            )
             if limits and not limits[0] <= size <= limits[1]:  # nor is NaN
                 raise UnreadableEntry(f"broken: {name} is {wrong}")
         if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
@@ -223,7 +225,13 @@ class Entry:
             return entry
         except UnreadableEntry:
             raise
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
 
     def pack(self) -> bytes:
@@ -253,7 +261,9 @@ def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
 
 
 def _newer(schema: object) -> UnreadableEntry:
-    return UnreadableEntry(f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}")
+    return UnreadableEntry(
+        f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
+    )
 
 
 # By annotation: the type, and the range of the value (of a text: of its length). _KINDS has these by
@@ -356,7 +366,9 @@ class Storage:
     def release(self, origin: str, owner: str) -> None:
         """End the lease of *origin*, if *owner* has it."""
 
-    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+    def lease_many(
+        self, origins: Sequence[str], owner: str, seconds: float
+    ) -> set[str]:
         """Return which of *origins* are leased to *owner* now, see :meth:`lease`."""
         # None: the method was probably meant to return True.
         return {one for one in origins if self.lease(one, owner, seconds) is not False}

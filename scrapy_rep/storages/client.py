@@ -95,7 +95,9 @@ class _Calls:
     """Calls a storage for one process, blocking. A failure is logged once, and such calls are
     skipped for a while: as if the storage were empty, and every lease free."""
 
-    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
+    def __init__(
+        self, crawler: Crawler, storage: Storage, lease_seconds: float
+    ) -> None:
         self._crawler = crawler
         self.storage = storage
         self._name = type(storage).__name__
@@ -146,7 +148,11 @@ class _Calls:
         granted = self._lease([*renewed, *origins]).intersection(origins)
         # Another process may have saved its answer between the two calls.
         found |= self._load([*granted])
-        late = {one.origin for one in asked if one.origin in granted and one.settled_by(found)}
+        late = {
+            one.origin
+            for one in asked
+            if one.origin in granted and one.settled_by(found)
+        }
         self._release([*late])
         granted -= late
         return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
@@ -156,14 +162,22 @@ class _Calls:
         if not origins or not self.works(_LOAD):
             return set(origins)
         lease, seconds = self.storage.lease_many, self.lease_seconds
-        return self.attempt(_LEASE, set(origins), lambda: set(lease(origins, self._owner, seconds)))
+        return self.attempt(
+            _LEASE, set(origins), lambda: set(lease(origins, self._owner, seconds))
+        )
 
     def _release(self, origins: list[str]) -> None:
         if origins:
-            self.attempt(_RELEASE, None, lambda: self.storage.release_many(origins, self._owner))
+            self.attempt(
+                _RELEASE, None, lambda: self.storage.release_many(origins, self._owner)
+            )
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
-        return self.attempt(_LOAD, {}, lambda: self._load_checked(origins)) if origins else {}
+        return (
+            self.attempt(_LOAD, {}, lambda: self._load_checked(origins))
+            if origins
+            else {}
+        )
 
     def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
         found = {}
@@ -191,10 +205,16 @@ class _Calls:
 
     def _take_turns(self, asked: list[_PendingTurn]) -> list[float]:
         now = time.monotonic()
-        turns = [Turn(one.origin, one.seconds, max(0.0, one.earliest - now)) for one in asked]
+        turns = [
+            Turn(one.origin, one.seconds, max(0.0, one.earliest - now)) for one in asked
+        ]
         waits = self.storage.turn_many(turns)
         for turn, wait in zip(turns, waits, strict=True):
-            if not turn.wait - 0.001 <= wait <= turn.wait + (MAX_TURNS + 1) * turn.seconds:
+            if (
+                not turn.wait - 0.001
+                <= wait
+                <= turn.wait + (MAX_TURNS + 1) * turn.seconds
+            ):
                 raise ValueError(f"turn_many() returned {wait!r:.20} for {turn}")
         return waits
 
@@ -205,7 +225,9 @@ class _Calls:
             return value
         return ""
 
-    def replace_value(self, name: str, successor: Callable[[str | None], str | None]) -> None:
+    def replace_value(
+        self, name: str, successor: Callable[[str | None], str | None]
+    ) -> None:
         """Store what *successor* makes of the value; None: leave it as it is."""
 
         def replace() -> None:
@@ -227,7 +249,9 @@ class StorageClient:
     """Calls a storage, one call at a time; what arrives meanwhile is batched into the next. Closes
     the storage with the spider."""
 
-    def __init__(self, crawler: Crawler, storage: Storage, lease_seconds: float) -> None:
+    def __init__(
+        self, crawler: Crawler, storage: Storage, lease_seconds: float
+    ) -> None:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
@@ -272,7 +296,9 @@ class StorageClient:
         self._go()
         try:
             return await maybe_deferred_to_future(asked.answer)
-        except BaseException:  # cancelled, or thrown away; the thread may get the lease yet
+        except (
+            BaseException
+        ):  # cancelled, or thrown away; the thread may get the lease yet
             self._asked.pop(asked, None)
             self.give_back(origin)
             raise
@@ -322,7 +348,9 @@ class StorageClient:
         for timer in (self._retry, self._renewal):
             if timer is not None:
                 timer.cancel()
-        self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)  # the last chance
+        self._calls.again_at = dict.fromkeys(
+            self._calls.again_at, 0.0
+        )  # the last chance
         self._released |= self._leased
         self._leased.clear()
         self._closed = Deferred()
@@ -364,7 +392,9 @@ class StorageClient:
         ):
             await self._take_turns()
             await self._load_values()
-            await self._answer()  # between any two writes: a claim doesn't wait for all of them
+            await (
+                self._answer()
+            )  # between any two writes: a claim doesn't wait for all of them
             await self._write()
         self._running = False
         if self._closed is not None:
@@ -372,7 +402,9 @@ class StorageClient:
             for name, successor in self._successors.items():
                 after = partial(successor, reason=self._reason)
                 await run_in_thread(self._calls.replace_value, name, after)
-            await run_in_thread(self._calls.attempt, _CLOSE, None, self._calls.storage.close)
+            await run_in_thread(
+                self._calls.attempt, _CLOSE, None, self._calls.storage.close
+            )
             self._closed.callback(None)
 
     async def _take_turns(self) -> None:
@@ -387,7 +419,9 @@ class StorageClient:
     async def _load_values(self) -> None:
         asked, self._values = self._values, []
         for pending in asked:
-            pending.answer.callback(await run_in_thread(self._calls.load_value, pending.name))
+            pending.answer.callback(
+                await run_in_thread(self._calls.load_value, pending.name)
+            )
 
     async def _answer(self) -> None:
         renewed = [one for one in self._renewed[:BATCH] if one in self._leased]
@@ -407,7 +441,9 @@ class StorageClient:
             elif claim.granted:
                 self.give_back(one.origin)
         if self._leased and self._renewal is None and self._closed is None:
-            self._renewal = call_later(self._calls.lease_seconds / _RENEWALS, self._renew)
+            self._renewal = call_later(
+                self._calls.lease_seconds / _RENEWALS, self._renew
+            )
 
     def _renew(self) -> None:
         # A fetch may wait for its slot, follow redirects, and last until its timeout.
@@ -438,7 +474,9 @@ class StorageClient:
             entries = list(self._unsaved.values())  # nothing can be saved any more
             self._stats.inc_value("rep/cache/unsaved", len(entries))
         for entry in entries:
-            if self._unsaved.get(entry.origin) is entry:  # unless a newer one has replaced it
+            if (
+                self._unsaved.get(entry.origin) is entry
+            ):  # unless a newer one has replaced it
                 self._forget(entry.origin)
 
 
@@ -467,7 +505,9 @@ def _meant_by(path: str) -> str:
     right."""
     folder, _, name = path.rpartition(".")
     package = folder.partition(".")[0]
-    if package and not get_close_matches(package, [_PACKAGE.partition(".")[0], "storages"]):
+    if package and not get_close_matches(
+        package, [_PACKAGE.partition(".")[0], "storages"]
+    ):
         return ""
     ours = {known.lower(): f"{_PACKAGE}.{known}" for known in _OURS}
     similar = get_close_matches(name.lower(), ours, n=1, cutoff=_SIMILAR)

@@ -27,7 +27,9 @@ _SHOWN = 80
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open *path* (None: a temporary file) for any thread. Waits *seconds* for a lock."""
-    db = sqlite3.connect(path or "", timeout=seconds, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        path or "", timeout=seconds, isolation_level=None, check_same_thread=False
+    )
     # Otherwise one row with invalid text fails every query that meets it.
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     return db
@@ -35,7 +37,9 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
     """Return the statement that made each table, index, view and trigger, by name."""
-    statements = db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'")
+    statements = db.execute(
+        "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
+    )
     return {name: " ".join(str(sql).split()) for name, sql in statements}
 
 
@@ -51,9 +55,15 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
         db.execute("PRAGMA journal_mode = WAL")  # as long as the file exists
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
-        names = sorted(name for name in ours.keys() | theirs if ours.get(name) != theirs.get(name))
-        raise sqlite3.DatabaseError(f"its tables are not those of scrapy-rep: {names[0]:.{_SHOWN}}")
-    tables = [name for name, statement in ours.items() if statement.startswith("CREATE TABLE")]
+        names = sorted(
+            name for name in ours.keys() | theirs if ours.get(name) != theirs.get(name)
+        )
+        raise sqlite3.DatabaseError(
+            f"its tables are not those of scrapy-rep: {names[0]:.{_SHOWN}}"
+        )
+    tables = [
+        name for name, statement in ours.items() if statement.startswith("CREATE TABLE")
+    ]
     columns = "SELECT * FROM pragma_table_info(?)"
     return {name: db.execute(columns, (name,)).fetchall() for name in tables}
 
@@ -85,7 +95,9 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     # part of the next file of that name.
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+            path.with_name(path.name + suffix).rename(
+                aside.with_name(aside.name + suffix)
+            )
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
         {"path": path, "error": error, "aside": aside.name},
@@ -140,7 +152,9 @@ class Journal:
         self._schema = schema
         self._spider = spider
         self._then = meanwhile, if_damaged
-        crawler = getattr(spider, "crawler", None)  # a spider that nobody crawls with has none
+        crawler = getattr(
+            spider, "crawler", None
+        )  # a spider that nobody crawls with has none
         self._gauge = Gauge(crawler.stats if crawler is not None else None, gauge)
         self._db: sqlite3.Connection | None = None
         self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
@@ -173,7 +187,9 @@ class Journal:
         self._tell_works()
         return found
 
-    def _set_up(self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
+    def _set_up(
+        self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
+    ) -> T:
         # The event loop writes: nothing waits for the disk.
         db.execute(f"PRAGMA journal_mode = {'WAL' if self.path else 'MEMORY'}")
         db.execute("PRAGMA synchronous = OFF")
@@ -182,10 +198,14 @@ class Journal:
             raise sqlite3.DatabaseError(state.rpartition("\n")[2])
         for table, columns in create_tables(db, self._schema).items():
             key, marks = columns[0][1], ", ".join("?" * len(columns))
-            self._statements[table, False] = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            self._statements[table, False] = (
+                f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608
+            )
             self._statements[table, True] = f"DELETE FROM {table} WHERE {key} = ?"  # noqa: S608
             if key == "id":
-                [self._last_ids[table]] = db.execute(_LAST_ID.format(table=table)).fetchone()
+                [self._last_ids[table]] = db.execute(
+                    _LAST_ID.format(table=table)
+                ).fetchone()
         db.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS:.0f}")
         return recover(db)
 
@@ -199,7 +219,9 @@ class Journal:
     def put(self, table: str, *rows: tuple[Any, ...]) -> None:
         for row in rows:
             key = table, row[0]
-            self._pending.pop(key, None)  # changes are written in the order in which they came
+            self._pending.pop(
+                key, None
+            )  # changes are written in the order in which they came
             self._pending[key] = row
         self._write()
 
@@ -257,9 +279,13 @@ class Journal:
             return
         with db:
             db.execute("BEGIN IMMEDIATE")
-            kinds = groupby(changes.items(), lambda change: (change[0][0], change[1] is None))
+            kinds = groupby(
+                changes.items(), lambda change: (change[0][0], change[1] is None)
+            )
             for kind, some in kinds:
-                db.executemany(self._statements[kind], (row or key[1:] for key, row in some))
+                db.executemany(
+                    self._statements[kind], (row or key[1:] for key, row in some)
+                )
         for key in changes:
             del self._pending[key]
 
@@ -293,10 +319,10 @@ class Journal:
             self.failing_since = None
             self._write()
             if self._pending:
-                message = (
-                    "Could not finish writing %(path)s: the next run may fetch some pages again"
+                message = "Could not finish writing %(path)s: the next run may fetch some pages again"
+                logger.warning(
+                    message, {"path": self.path}, extra={"spider": self._spider}
                 )
-                logger.warning(message, {"path": self.path}, extra={"spider": self._spider})
         if self.failing_since is None:
             self._gauge.set(False)
             self._tell_works()
@@ -322,4 +348,6 @@ class Journal:
         if self._told and not self.damaged:
             self._told = False
             values = {"path": self._name}
-            logger.info("%(path)s can be used again", values, extra={"spider": self._spider})
+            logger.info(
+                "%(path)s can be used again", values, extra={"spider": self._spider}
+            )

@@ -164,14 +164,21 @@ class RedisStorage(BatchStorage):
             origin: entry
             for origin, entry in zip(origins, entries, strict=True)
             # Without its body: the server has evicted that.
-            if isinstance(entry, UnreadableEntry) or (entry and (entry.packed or not entry.sha256))
+            if isinstance(entry, UnreadableEntry)
+            or (entry and (entry.packed or not entry.sha256))
         }
 
-    def _entries(self, keys: Sequence[str | bytes]) -> list[Entry | UnreadableEntry | None]:
+    def _entries(
+        self, keys: Sequence[str | bytes]
+    ) -> list[Entry | UnreadableEntry | None]:
         """Return what there is under each of *keys*, with the bodies that are still there."""
         headers = self._values(keys, MAX_ENTRY_HEADER)
-        entries = [None if header is None else entry_or_error(header) for header in headers]
-        hashes = {one.sha256: None for one in entries if isinstance(one, Entry) and one.sha256}
+        entries = [
+            None if header is None else entry_or_error(header) for header in headers
+        ]
+        hashes = {
+            one.sha256: None for one in entries if isinstance(one, Entry) and one.sha256
+        }
         values = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
         bodies = dict(zip(hashes, values, strict=True))
         return [
@@ -183,14 +190,22 @@ class RedisStorage(BatchStorage):
 
     def _values(self, keys: Sequence[str | bytes], limit: int) -> list[bytes | None]:
         """Return the values of *keys*, within :data:`MAX_BATCH` bytes."""
-        return self._client.register_script(_READ)(keys, [limit, MAX_BATCH]) if keys else []
+        return (
+            self._client.register_script(_READ)(keys, [limit, MAX_BATCH])
+            if keys
+            else []
+        )
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
         for entry in entries:
             if entry.sha256 is not None:
-                pipeline.set(self._key("body", entry.sha256), entry.packed, ex=self._expiry)
-            pipeline.set(self._key("entry", entry.origin), entry.header(), ex=self._expiry)
+                pipeline.set(
+                    self._key("body", entry.sha256), entry.packed, ex=self._expiry
+                )
+            pipeline.set(
+                self._key("entry", entry.origin), entry.header(), ex=self._expiry
+            )
         pipeline.execute()
 
     def drop(self, origin: str) -> bool:
@@ -211,7 +226,9 @@ class RedisStorage(BatchStorage):
         [packed] = self._values([self._key("body", sha256)], MAX_PACKED)
         return unsqueeze(packed) if packed else None
 
-    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+    def lease_many(
+        self, origins: Sequence[str], owner: str, seconds: float
+    ) -> set[str]:
         keys = [self._key("lease", origin) for origin in origins]
         lease = self._client.register_script(_LEASE)
         leased = lease(keys, [owner, max(1, int(seconds * 1000))])
@@ -226,7 +243,10 @@ class RedisStorage(BatchStorage):
         values: list[int] = [MAX_TURNS]
         for turn in turns:
             # No moment may come too early.
-            values += [max(1, math.ceil(turn.seconds * 1000)), math.ceil(turn.wait * 1000)]
+            values += [
+                max(1, math.ceil(turn.seconds * 1000)),
+                math.ceil(turn.wait * 1000),
+            ]
         waits = self._client.register_script(_TURN)(keys, values)
         return [int(wait) / 1000 for wait in waits]
 

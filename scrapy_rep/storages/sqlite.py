@@ -82,7 +82,9 @@ PRAGMA user_version = {_VERSION};
 # Others who share the file may have written anything: what is too long is cut, and counts as broken.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
-_SELECT = f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
+_SELECT = (
+    f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
+)
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
@@ -119,7 +121,9 @@ class SqliteStorage(BatchStorage):
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
         """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
         settings = RepSettings.from_settings(crawler.settings)
-        return cls(Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry)
+        return cls(
+            Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry
+        )
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
@@ -136,11 +140,17 @@ class SqliteStorage(BatchStorage):
         return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        rows = [(one.origin, one.header(), one.sha256, one.updated_at) for one in entries]
-        bodies = [(one.sha256, one.updated_at, one.packed) for one in entries if one.sha256]
+        rows = [
+            (one.origin, one.header(), one.sha256, one.updated_at) for one in entries
+        ]
+        bodies = [
+            (one.sha256, one.updated_at, one.packed) for one in entries if one.sha256
+        ]
 
         def save(db: sqlite3.Connection) -> None:
-            before = max((one.updated_at for one in entries), default=0.0) - self._expiry
+            before = (
+                max((one.updated_at for one in entries), default=0.0) - self._expiry
+            )
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
@@ -168,7 +178,9 @@ class SqliteStorage(BatchStorage):
         row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
         return None if row is None or row[0] is None else unsqueeze(row[0])
 
-    def lease_many(self, origins: Sequence[str], owner: str, seconds: float) -> set[str]:
+    def lease_many(
+        self, origins: Sequence[str], owner: str, seconds: float
+    ) -> set[str]:
         now = time.time()
         # A lease that ends later than any can: the clock was set back.
         values = (owner, now + seconds, now, now + 10 * seconds)
@@ -187,11 +199,14 @@ class SqliteStorage(BatchStorage):
                 now = time.time()  # after the wait for the lock
                 for turn in turns:
                     key = f"{_TURN}{turn.origin}"
-                    row = db.execute("SELECT until FROM leases WHERE origin = ?", (key,)).fetchone()
+                    row = db.execute(
+                        "SELECT until FROM leases WHERE origin = ?", (key,)
+                    ).fetchone()
                     moment = turn.moment(now, row and row[0])
                     next_moment = moment + turn.seconds
                     db.execute(
-                        "INSERT OR REPLACE INTO leases VALUES (?, '', ?)", (key, next_moment)
+                        "INSERT OR REPLACE INTO leases VALUES (?, '', ?)",
+                        (key, next_moment),
                     )
                     waits.append(moment - now)
             return waits
@@ -223,7 +238,9 @@ class SqliteStorage(BatchStorage):
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file; if that is broken, on a new one."""
-        if not self._is_still_there():  # deleted, say: writing to it would raise no error
+        if (
+            not self._is_still_there()
+        ):  # deleted, say: writing to it would raise no error
             self.close()
         try:
             if self._db is None:
@@ -242,7 +259,9 @@ class SqliteStorage(BatchStorage):
         # One process at a time: no file may be renamed while another process opens it, and only one
         # may set it aside.
         name = f"{self._path}.lock"
-        with closing(sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)) as lock:
+        with closing(
+            sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
+        ) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
@@ -255,7 +274,9 @@ class SqliteStorage(BatchStorage):
 
     def _is_still_there(self) -> bool:
         try:
-            return self._opened is not None and samestat(self._path.stat(), self._opened)
+            return self._opened is not None and samestat(
+                self._path.stat(), self._opened
+            )
         except OSError:
             return False
 
@@ -266,5 +287,7 @@ class SqliteStorage(BatchStorage):
         [mark] = db.execute("PRAGMA application_id").fetchone()
         [version] = db.execute("PRAGMA user_version").fetchone()
         if mark == _APPLICATION and version > _VERSION:
-            raise sqlite3.NotSupportedError("it was made by a newer version of scrapy-rep")
+            raise sqlite3.NotSupportedError(
+                "it was made by a newer version of scrapy-rep"
+            )
         create_tables(db, _SCHEMA)

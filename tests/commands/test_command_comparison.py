@@ -48,15 +48,15 @@ def test_what_changes_from_one_file_to_another(folder: Path) -> None:
     assert [*line.values()] == ["removed", "r.txt", 5, "User-agent: GPTBot", "GPTBot"]
     # Of a long file, what counts.
     long = "User-agent: GPTBot\n" + "#\n" * 300_000
-    (data,) = compare(folder, "/cart/help", "--json", "--agent", "GPTBot", new=long).json
+    (data,) = compare(
+        folder, "/cart/help", "--json", "--agent", "GPTBot", new=long
+    ).json
     assert data["new"]["sha256"] == hashlib.sha256(cut(long.encode())).hexdigest()
 
 
 def test_urls_are_counted_for_each_crawler(folder: Path) -> None:
     """Those with equal numbers share a line."""
-    new = (
-        "User-agent: *\nDisallow: /\nAllow: /cart/$\nUser-agent: GPTBot\nUser-agent: a\nAllow: /x\n"
-    )
+    new = "User-agent: *\nDisallow: /\nAllow: /cart/$\nUser-agent: GPTBot\nUser-agent: a\nAllow: /x\n"
     urls = ["/x", "/y", "/cart/", "/cart/help"]
     shown = compare(folder, *urls, new=new).out.splitlines()
     assert shown[-5:] == [
@@ -76,7 +76,10 @@ def test_a_url_that_is_none_changes_nothing(folder: Path) -> None:
     """It is reported as it is without a comparison; others are compared."""
     (folder / "n.txt").write_text("User-agent: *\nDisallow: /\n")
     asked = ("--compare", "r.txt", "n.txt", "--agent=A")
-    for urls, changed in ((["http://a:b/"], 0), (["http://a:b/", "/robots.txt", "/x"], 1)):
+    for urls, changed in (
+        (["http://a:b/"], 0),
+        (["http://a:b/", "/robots.txt", "/x"], 1),
+    ):
         done = robots_here(folder, *asked, *urls)
         assert done.errors == ["scrapy robots: invalid host or port: 'http://a:b/'"]
         assert done.status == 2
@@ -128,11 +131,15 @@ CHANGES = [
 ]  # fmt: skip
 
 
-def test_every_line_that_means_something_to_somebody_is_compared(tmp_path: Path) -> None:
+def test_every_line_that_means_something_to_somebody_is_compared(
+    tmp_path: Path,
+) -> None:
     with every_row() as row:
         for old, new, expected in CHANGES:
             with row(f"{old} -> {new}"):
-                (tmp_path / "r.txt").write_text(f"User-agent: *\n{old}\n", encoding="utf-8")
+                (tmp_path / "r.txt").write_text(
+                    f"User-agent: *\n{old}\n", encoding="utf-8"
+                )
                 done = compare(tmp_path, "--json", new=f"User-agent: *\n{new}\n")
                 assert done.status == int(bool(expected))
                 signs = {"removed": "-", "added": "+"}
@@ -157,7 +164,9 @@ def test_what_stands_above_all_groups_means_something_only_to_the_whole_file(
 
 def test_what_means_the_same_is_no_change(folder: Path) -> None:
     """Order, spelling, and what is said twice."""
-    (folder / "r.txt").write_text("User-agent: *\nDisallow: /é\nDisallow: /b\n", encoding="utf-8")
+    (folder / "r.txt").write_text(
+        "User-agent: *\nDisallow: /é\nDisallow: /b\n", encoding="utf-8"
+    )
     new = "useragent: *\nDisallow: /b\ndisallow: /%c3%a9\nUser-agent: *\nDisallow: /b\n"
     done = compare(folder, new=new)
     assert (done.status, done.out) == (0, "# 0 lines changed\n")
@@ -167,9 +176,12 @@ def test_what_means_the_same_is_no_change(folder: Path) -> None:
 def test_lines_of_a_file_with_many_agents_are_compared_in_time(tmp_path: Path) -> None:
     """A million look-ups, not a thousand readings of half a megabyte."""
     body = "".join(
-        f"User-agent: a{'b' * (n % 30)}-{n // 30}\nCrawl-delay: {n}\n" for n in range(9000)
+        f"User-agent: a{'b' * (n % 30)}-{n // 30}\nCrawl-delay: {n}\n"
+        for n in range(9000)
     )
     (tmp_path / "r.txt").write_text(body)
-    done = robots_here(tmp_path, "--compare", "r.txt", "-", "--json", stdin="User-agent: *\n")
+    done = robots_here(
+        tmp_path, "--compare", "r.txt", "-", "--json", stdin="User-agent: *\n"
+    )
     assert done.status == 1
     assert len(done.json) > 1000

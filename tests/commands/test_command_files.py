@@ -88,20 +88,30 @@ def test_what_takes_scrapy_is_said(folder: Path) -> None:
                 assert done.errors[-1] == f"scrapy-rep: error: {error}"
 
 
-def test_ctrl_c_ends_it_with_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_it_with_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("scrapy_rep.commands.verdicts.read_file", stopped)
     done = files_here(folder, "r.txt", "/")
-    assert (done.status, done.errors) == (3, ["scrapy robots: stopped before it was done"])
+    assert (done.status, done.errors) == (
+        3,
+        ["scrapy robots: stopped before it was done"],
+    )
 
 
 @pytest.mark.process
 @pytest.mark.python
 @pytest.mark.parametrize(
     "arguments",
-    ["r.txt /cart --show", "--lint r.txt", "--compare r.txt n.txt", "r.txt --agents-known --json"],
+    [
+        "r.txt /cart --show",
+        "--lint r.txt",
+        "--compare r.txt n.txt",
+        "r.txt --agents-known --json",
+    ],
 )
 def test_nothing_of_scrapy_is_imported(folder: Path, arguments: str) -> None:
     """Its start takes most of a second."""

@@ -35,7 +35,9 @@ SOON = NOW + 500
 UNREACHABLE = {"unreachable_since": LONG_AGO, "attempts": 3, "next_attempt_at": SOON}
 FRESH = rules("https://www.example.com", BODY, LONG_AGO, fresh_until=SOON)
 FRESH = replace(FRESH, url="https://example.org/robots.txt", hops=1)
-MISSING = replace(missing("http://example.com:8080", LONG_AGO), fresh_until=LONG_AGO + 1)
+MISSING = replace(
+    missing("http://example.com:8080", LONG_AGO), fresh_until=LONG_AGO + 1
+)
 DOWN = Entry("https://down.example", LONG_AGO, error="HTTP 503", **UNREACHABLE)  # type: ignore[arg-type]
 DOWN = replace(DOWN, unreachable_since=NOW)
 STALE = replace(FRESH, origin="https://stale.example", error="HTTP 500", **UNREACHABLE)  # type: ignore[arg-type]
@@ -62,13 +64,17 @@ def kept(folder: Path, *hosts: str) -> set[str]:
     return {one["origin"] for one in cache(folder, "--json", *hosts).json}
 
 
-async def test_cache_shows_what_a_crawl_has_learnt(sites: Sites, tmp_path: Path) -> None:
+async def test_cache_shows_what_a_crawl_has_learnt(
+    sites: Sites, tmp_path: Path
+) -> None:
     some = [sites.add(robots=one) for one in (BODY, 404, silence())]
     settings = {**in_a_file(tmp_path), "REP_DOWNLOAD_TIMEOUT": 0.3}
     await crawl([site.url("/private") for site in some], settings)
     names = ("origin", "state", "outcome", "sha256", "attempts")
     rules, gone, down = (site.url("") for site in some)
-    found = {tuple(one[name] for name in names) for one in cache(tmp_path, "--json").json}
+    found = {
+        tuple(one[name] for name in names) for one in cache(tmp_path, "--json").json
+    }
     assert found == {
         (rules, "fresh", "rules", HASH, 0),
         (gone, "fresh", "missing", None, 0),
@@ -118,14 +124,18 @@ def test_hosts_and_urls_choose_what_is_shown_or_dropped(tmp_path: Path) -> None:
         ("*", set(ALL)),
     ):
         assert kept(tmp_path, *hosts.split()) == {one.origin for one in found}
-    done = cache(tmp_path, "https://www.example.com:443/any?page", "https://down.example/")
+    done = cache(
+        tmp_path, "https://www.example.com:443/any?page", "https://down.example/"
+    )
     assert "  url                https://example.org/robots.txt\n" in done.out
     assert "  attempts           3\n" in done.out
     assert "\x1b" not in done.out, "a site steers the terminal"
     (shown,) = cache(tmp_path, "--json", "https://www.example.com/").json
     assert shown["body"] == BODY.decode("utf-8", "replace")
     done = cache(tmp_path, "--drop", "*.example")
-    assert {*done.out.splitlines()} == {f"dropped {one.origin}" for one in (DOWN, STALE)}
+    assert {*done.out.splitlines()} == {
+        f"dropped {one.origin}" for one in (DOWN, STALE)
+    }
     done = cache(tmp_path, "--drop", "https://down.example/", "none.example")
     assert (done.status, done.errors) == (
         1,
@@ -168,10 +178,23 @@ def test_a_full_disk_is_not_blamed_on_the_cache(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_used_is_status_3(tmp_path: Path) -> None:
     """A report does without it."""
     (tmp_path / "robots.sqlite").mkdir()
-    refused = {"url": f"{A}/x", "rule": "Disallow: /x", "line": 2, "group": "*", "sha256": HASH}
-    records = [started(), answer("rules", 1, A, sha256=HASH), line("disallowed", 2, A, **refused)]
+    refused = {
+        "url": f"{A}/x",
+        "rule": "Disallow: /x",
+        "line": 2,
+        "group": "*",
+        "sha256": HASH,
+    }
+    records = [
+        started(),
+        answer("rules", 1, A, sha256=HASH),
+        line("disallowed", 2, A, **refused),
+    ]
     (tmp_path / "m.jsonl").write_bytes(b"".join(records))
-    for arguments, status, out in ((["--cache"], 3, ""), (["--report", "m.jsonl"], 0, "</html>")):
+    for arguments, status, out in (
+        (["--cache"], 3, ""),
+        (["--report", "m.jsonl"], 0, "</html>"),
+    ):
         done = asked(tmp_path, *arguments)
         assert done.err.startswith("scrapy robots: the cache can't be used: ")
         assert done.status == status
@@ -196,7 +219,9 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
 ) -> None:
     down, slow, job = sites.add(robots=503), sites.add(robots=502), tmp_path / "job"
     urls = [down.url("/0"), slow.url("/0"), slow.url("/1")]
-    crawl = Crawl(tmp_path / "crawl", urls, {**in_a_file(tmp_path), "JOBDIR": job, **NEVER_AGAIN})
+    crawl = Crawl(
+        tmp_path / "crawl", urls, {**in_a_file(tmp_path), "JOBDIR": job, **NEVER_AGAIN}
+    )
     crawl.wait_for("held", 3)
 
     def why() -> list[str | None]:
@@ -218,7 +243,12 @@ def test_what_a_crawl_holds_while_it_runs_and_after_it_was_killed(
     one, _ = asked(tmp_path, "--held", "job", "--json").json
     assert one.pop("next_attempt_at") > one.pop("unreachable_since")
     assert one.pop("held_seconds") >= 0
-    assert one == {"origin": slow.url(""), "requests": 2, "error": "HTTP 502", "attempts": 1}
+    assert one == {
+        "origin": slow.url(""),
+        "requests": 2,
+        "error": "HTTP 502",
+        "attempts": 1,
+    }
     assert stamps(job) == before
 
 
@@ -234,8 +264,13 @@ async def test_what_a_stopped_crawl_holds(sites: Sites, tmp_path: Path) -> None:
     before, names = stamps(job), {path.name for path in job.iterdir()}
     unread = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
     lost = "reason unknown: REP_CACHE_STORAGE is in memory, so only the crawl knows it"
-    for settings, words in (({}, lost), ({"REP_CACHE_STORAGE": f"{__name__}.Damaged"}, unread)):
-        line, _ = robots_here(tmp_path, "--held", "job", settings=settings).out.splitlines()
+    for settings, words in (
+        ({}, lost),
+        ({"REP_CACHE_STORAGE": f"{__name__}.Damaged"}, unread),
+    ):
+        line, _ = robots_here(
+            tmp_path, "--held", "job", settings=settings
+        ).out.splitlines()
         assert line.endswith(f"  {words}")
     # No file from which the next run would conclude that the crawl was killed.
     assert {path.name for path in job.iterdir()} == names
@@ -261,7 +296,9 @@ def test_many_origins_are_looked_up_in_batches(
         return load(storage, origins)
 
     monkeypatch.setattr(SqliteStorage, "load_many", counted)
-    assert asked(tmp_path, "--held", "job").out.endswith("# 1,200 requests of 1,200 origins held\n")
+    assert asked(tmp_path, "--held", "job").out.endswith(
+        "# 1,200 requests of 1,200 origins held\n"
+    )
     assert sizes == [500, 500, 200]
 
 
@@ -283,7 +320,10 @@ def test_a_folder_with_nothing_held_or_what_is_none(tmp_path: Path) -> None:
 
 
 def test_two_crawls_side_by_side_with_what_the_storage_has(tmp_path: Path) -> None:
-    bodies = [b"User-agent: *\nDisallow: /old\n", b"User-agent: *\nDisallow: /new\n# Not for you\n"]
+    bodies = [
+        b"User-agent: *\nDisallow: /old\n",
+        b"User-agent: *\nDisallow: /new\n# Not for you\n",
+    ]
     old, new = (rules(A, body) for body in bodies)
     keep(tmp_path, old, new)
     refused = {"url": f"{A}/new", "rule": "Disallow: /new", "line": 2, "group": "*"}
@@ -291,7 +331,9 @@ def test_two_crawls_side_by_side_with_what_the_storage_has(tmp_path: Path) -> No
     second = [started("tuesday"), answer("rules", 90, A, sha256=new.sha256)]
     second += [line("disallowed", 91, A, **refused, sha256=new.sha256)]
     (tmp_path / "1.jsonl").write_bytes(b"".join(first))
-    others = [json.dumps({**json.loads(one), "crawl": "b" * 12}) + "\n" for one in second]
+    others = [
+        json.dumps({**json.loads(one), "crawl": "b" * 12}) + "\n" for one in second
+    ]
     (tmp_path / "2.jsonl").write_text("".join(others))
     done = asked(tmp_path, "--report", "1.jsonl", "2.jsonl")
     assert done.status == 0

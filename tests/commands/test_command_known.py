@@ -40,11 +40,16 @@ def test_each_known_crawler_is_asked_about_by_name(folder: Path) -> None:
         "disallowed", "GPTBot", "OpenAI", "AI training", "/", "r.txt:8: Disallow: / (group GPTBot)"
     ]  # fmt: skip
     assert lines[-1].rindex("Google ") == gptbot.index("OpenAI"), "a table"
-    of = {one["agent"]: one for one in robots_here(folder, *asked, "/cart", "--json").json}
+    of = {
+        one["agent"]: one for one in robots_here(folder, *asked, "/cart", "--json").json
+    }
     # These obey Googlebot's group where none names them.
     for agent in ("Googlebot-Image,Googlebot", "Applebot,Googlebot"):
         assert (of[agent]["group"], of[agent]["allowed"]) == ("Googlebot", True)
-    assert (of["Google-Extended"]["group"], of["Google-Extended"]["allowed"]) == ("*", False)
+    assert (of["Google-Extended"]["group"], of["Google-Extended"]["allowed"]) == (
+        "*",
+        False,
+    )
     assert of["ClaudeBot"]["operator"] == "Anthropic"
     assert "8896518" in of["ClaudeBot"]["page"]
     assert "may bypass robots.txt" in robots_here(folder, *asked).out
@@ -53,11 +58,23 @@ def test_each_known_crawler_is_asked_about_by_name(folder: Path) -> None:
 def test_other_agents_come_first_and_those_of_the_file_last(folder: Path) -> None:
     with (folder / "r.txt").open("a") as file:
         file.write("User-agent: Mine\nDisallow:\n")
-    asked = ("--file", "r.txt", "/cart", "--agents-known", "--agents-of-file", "--agent=Other")
+    asked = (
+        "--file",
+        "r.txt",
+        "/cart",
+        "--agents-known",
+        "--agents-of-file",
+        "--agent=Other",
+    )
     agents = [one["agent"] for one in robots_here(folder, *asked, "--json").json]
     assert agents == ["Other", *(",".join(one.chain) for one in KNOWN), "Mine", "*"]
     rows = list(csv.DictReader(io.StringIO(robots_here(folder, *asked, "--csv").out)))
-    assert [row["purpose"] for row in rows] == ["", *(one.purpose for one in KNOWN), "", ""]
+    assert [row["purpose"] for row in rows] == [
+        "",
+        *(one.purpose for one in KNOWN),
+        "",
+        "",
+    ]
     assert rows[1]["page"] == KNOWN[0].page
 
 
@@ -71,10 +88,14 @@ def test_a_comparison_asks_about_known_crawlers(folder: Path) -> None:
     ]
 
 
-async def test_a_site_is_asked_about_known_crawlers(sites: Sites, tmp_path: Path) -> None:
+async def test_a_site_is_asked_about_known_crawlers(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Without a warning of the project's own agent, which isn't asked about."""
     site = sites.add(robots=RULES)
-    done = await robots_crawls(tmp_path, site.url("/"), "--agents-known", agent="Mozilla/5.0")
+    done = await robots_crawls(
+        tmp_path, site.url("/"), "--agents-known", agent="Mozilla/5.0"
+    )
     assert (done.status, done.err) == (1, "")
     assert done.out.count("\n") == 1 + len(KNOWN) + 2
     assert site.count("/robots.txt") == 1

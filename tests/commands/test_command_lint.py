@@ -19,8 +19,14 @@ def found(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
     return [(line["source"], line["line"], line["code"]) for line in lines]
 
 
-def test_findings_decide_about_the_exit_status_from_a_severity_on(tmp_path: Path) -> None:
-    rules = {"good": "Disallow: /x", "warning": "Dissallow: /x", "note": "Disallow: /x*"}
+def test_findings_decide_about_the_exit_status_from_a_severity_on(
+    tmp_path: Path,
+) -> None:
+    rules = {
+        "good": "Disallow: /x",
+        "warning": "Dissallow: /x",
+        "note": "Disallow: /x*",
+    }
     for name, rule in rules.items():
         (tmp_path / name).write_text(f"User-agent: *\n{rule}\n")
     for line, status in (
@@ -42,7 +48,9 @@ def test_findings_decide_about_the_exit_status_from_a_severity_on(tmp_path: Path
     assert found([line]) == [("standard input", 1, "typo")]
 
 
-def test_each_finding_has_its_lines_and_a_fix_and_all_are_counted(tmp_path: Path) -> None:
+def test_each_finding_has_its_lines_and_a_fix_and_all_are_counted(
+    tmp_path: Path,
+) -> None:
     body = "User-agent: *\nDisallow: /a*\nDisallow: b\nDisallow: /c*\nDisallow: d\nDisallow: e\n"
     done = robots_here(
         tmp_path, "--lint", "-", stdin=body + "Disallow: f\nDisallow: g\nDisallow: h\n"
@@ -90,7 +98,11 @@ def test_severities_have_colours_on_a_terminal(
     (tmp_path / "r.txt").write_bytes(body)
     screen = Terminal(terminal=True)
     robots_here(tmp_path, "--lint", "r.txt", stdout=screen)
-    for number, severity, colour in (2, "error", 31), (3, "warning", 33), (4, "note", 36):
+    for number, severity, colour in (
+        (2, "error", 31),
+        (3, "warning", 33),
+        (4, "note", 36),
+    ):
         assert f"r.txt:{number}: \x1b[{colour}m{severity}\x1b[0m: " in screen.text
     assert screen.text.count("\x1b") == 2 * 4
     monkeypatch.setenv("NO_COLOR", "1")
@@ -99,7 +111,9 @@ def test_severities_have_colours_on_a_terminal(
     assert "\x1b" not in screen.text
 
 
-async def test_lint_of_a_site_reads_its_current_robots_txt(sites: Sites, tmp_path: Path) -> None:
+async def test_lint_of_a_site_reads_its_current_robots_txt(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Whatever page of it is named; as it is served now, past the cache."""
     site = sites.add(
         robots="User-agent: *\nDisallow: /\n", pages={"/r.txt": f"{BAD}Disallow: /s\n"}
@@ -121,7 +135,9 @@ async def test_lint_of_a_site_reads_its_current_robots_txt(sites: Sites, tmp_pat
     assert done.json[0]["from_cache"] is True
 
 
-async def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_path: Path) -> None:
+async def test_lint_of_a_long_file_says_where_reading_stops(
+    sites: Sites, tmp_path: Path
+) -> None:
     """No more of it is fetched than counts."""
     stream = Stream(b"User-agent: *\nDisallow: /x\n", 50_000_000)
     site = sites.add(robots=stream)
@@ -135,7 +151,9 @@ async def test_lint_of_a_long_file_says_where_reading_stops(sites: Sites, tmp_pa
 
 
 @pytest.mark.linux
-async def test_a_full_disk_is_not_blamed_on_the_site(sites: Sites, tmp_path: Path) -> None:
+async def test_a_full_disk_is_not_blamed_on_the_site(
+    sites: Sites, tmp_path: Path
+) -> None:
     urls = [sites.add(robots=BAD).url("/") for _ in range(2)]
     with Path("/dev/full").open("w") as full:  # noqa: ASYNC230 (it is no disk)
         done = await robots_crawls(tmp_path, "--lint", *urls, stdout=full)
@@ -150,4 +168,6 @@ async def test_no_file_and_no_answer(sites: Sites, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--lint", *urls, "--json")
     assert done.status == 3
     assert [line["code"] for line in done.json] == ["no-file", "html"]
-    assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
+    assert done.errors == [
+        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"
+    ]

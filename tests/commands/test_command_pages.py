@@ -16,7 +16,9 @@ HTML = '<title>Tea</title>\n<meta name="ShopBot" content="noindex, max-snippet:2
 ROBOTS = "License: https://example.com/license.xml\nUser-agent: *\nDisallow: /private\n"
 ROBOTS += "Content-Signal: search=yes, ai-train=no\nContent-Usage: search=y\n"
 ROBOTS += "User-agent: OtherBot\nDisallow: /tea\n"
-TDMREP = '[{"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/p"}]'
+TDMREP = (
+    '[{"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/p"}]'
+)
 
 
 @pytest.fixture
@@ -24,7 +26,9 @@ def site(sites: Sites) -> Site:
     return sites.add(
         robots=ROBOTS,
         pages={
-            "/tea": page(HTML, "otherbot: none", "noarchive, unavailable_after: 2001-02-03"),
+            "/tea": page(
+                HTML, "otherbot: none", "noarchive, unavailable_after: 2001-02-03"
+            ),
             "/moved": redirect("/tea"),
             "/away": redirect("/private"),
             "/round": redirect("/round"),
@@ -68,7 +72,11 @@ async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> 
     agents = ["--agent", "ShopBot", "--agent", "OtherBot", "--agent", "FooBot,BarBot"]
     done = await robots_crawls(tmp_path, "--page", "--json", site.url("/tea"), *agents)
     shop, other, foo = done.json
-    assert [one["agent"] for one in (shop, other, foo)] == ["ShopBot", "OtherBot", "FooBot,BarBot"]
+    assert [one["agent"] for one in (shop, other, foo)] == [
+        "ShopBot",
+        "OtherBot",
+        "FooBot,BarBot",
+    ]
     assert (shop["noindex"], other["noindex"], foo["noindex"]) == (True, False, False)
     assert [tuple(rule.values()) for rule in shop["rules"]] == [
         ("noarchive", None, "X-Robots-Tag 2", None),
@@ -83,13 +91,27 @@ async def test_each_agent_is_told_what_is_for_it(tmp_path: Path, site: Site) -> 
     assert done.status == 1
 
 
-async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Sites) -> None:
+async def test_pages_that_can_not_be_had(
+    tmp_path: Path, site: Site, sites: Sites
+) -> None:
     busy = sites.add(robots=503)
-    urls = [*map(site.url, ("/private/x", "/away", "/round", "/gone", "/plain")), busy.url("/")]
+    urls = [
+        *map(site.url, ("/private/x", "/away", "/round", "/gone", "/plain")),
+        busy.url("/"),
+    ]
     done = await robots_crawls(tmp_path, "--page", "--json", *urls)
     assert [one["status"] for one in done.json] == [None, None, None, 410, 200, None]
-    words = ["Disallow: /private", "Disallow: /private", "redirects", "None", "None", "503"]
-    assert all(word in str(one["error"]) for word, one in zip(words, done.json, strict=True))
+    words = [
+        "Disallow: /private",
+        "Disallow: /private",
+        "redirects",
+        "None",
+        "None",
+        "503",
+    ]
+    assert all(
+        word in str(one["error"]) for word, one in zip(words, done.json, strict=True)
+    )
     assert done.status == 3
     assert site.count("/private/x") == busy.count("/") == 0
     done = await robots_crawls(tmp_path, "--page", urls[0])
@@ -100,7 +122,12 @@ async def test_pages_that_can_not_be_had(tmp_path: Path, site: Site, sites: Site
 
 
 def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
-    headers = ["--header", "X-Robots-Tag: nofollow", "--header", "x-robots-tag: otherbot: noai"]
+    headers = [
+        "--header",
+        "X-Robots-Tag: nofollow",
+        "--header",
+        "x-robots-tag: otherbot: noai",
+    ]
     asked = ("--page", "--file", "-", "--agent", "ShopBot", "--agent", "*")
     done = robots_here(tmp_path, *asked, *headers, stdin=HTML)
     overall = re.findall(r"^  (no\w+|max\w+) +(.+)$", done.out, re.MULTILINE)
@@ -111,7 +138,10 @@ def test_a_file_is_read_without_a_crawl(tmp_path: Path) -> None:
     assert re.search("\n  rules +none\n", done.out)
     assert done.status == 0
     expired = ("--header", "X-Robots-Tag: unavailable_after: 2001-02-03")
-    assert robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status == 1
+    assert (
+        robots_here(tmp_path, "--page", "--file", "-", *expired, stdin="<p>").status
+        == 1
+    )
 
 
 async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) -> None:
@@ -119,7 +149,9 @@ async def test_each_purpose_is_told_with_its_reason(tmp_path: Path, site: Site) 
     signal = "robots.txt, line 4: Content-Signal: search=yes, ai-train=no"
     told = re.findall(r"^  (\S+) +(.+)$", done.out, re.MULTILINE)
     license = "https://example.com/license.xml"
-    assert [one for one in told[1:] if "sha256" not in one[0] and "20" not in one[1][:2]] == [
+    assert [
+        one for one in told[1:] if "sha256" not in one[0] and "20" not in one[1][:2]
+    ] == [
         ("agent_in_words", "ShopBot"),
         ("final_url", site.url("/noai")),
         ("train-ai", "no"),
@@ -141,19 +173,31 @@ async def test_json_is_that_of_the_record(tmp_path: Path, site: Site) -> None:
     asked = ("--usage", "--json", site.url("/noai"), site.url("/private"), *agents)
     done = await robots_crawls(tmp_path, *asked, settings={"REP_TDMREP": True})
     shop, other, private, _ = done.json
-    says = {"train-ai": "n", "search": "y", "tdm": "n", "tdm_policy": "https://a.example/p"}
+    says = {
+        "train-ai": "n",
+        "search": "y",
+        "tdm": "n",
+        "tdm_policy": "https://a.example/p",
+    }
     about = {"status": 200, "error": None, "agent": "ShopBot"}
     assert shop == {**shop, **says, **about}
     # Its group says nothing.
-    assert [one["source"] for one in other["statements"]] == ["meta robots", "tdmrep.json"]
+    assert [one["source"] for one in other["statements"]] == [
+        "meta robots",
+        "tdmrep.json",
+    ]
     assert (private["status"], private["train-ai"]) == (None, "n")
     assert "line 3: Disallow: /private" in private["error"]
     assert done.status == 1
     assert site.count("/.well-known/tdmrep.json") == site.count("/noai") == 1
 
 
-def test_the_extra_is_named_where_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_extra_is_named_where_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
     done = robots_here(tmp_path, "--usage", "http://a.example/")
     assert (done.status, done.out) == (2, "")
-    assert done.errors == ["scrapy robots: --usage needs http-sf: pip install 'scrapy-rep[usage]'"]
+    assert done.errors == [
+        "scrapy robots: --usage needs http-sf: pip install 'scrapy-rep[usage]'"
+    ]

@@ -19,8 +19,22 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.defer import deferred_from_coro
 
-from tests.helpers.behaviours import after, answer, head, in_turn, raw, redirect, silence
-from tests.helpers.process import REACTORS, arguments_of, command, environment, on_every_reactor
+from tests.helpers.behaviours import (
+    after,
+    answer,
+    head,
+    in_turn,
+    raw,
+    redirect,
+    silence,
+)
+from tests.helpers.process import (
+    REACTORS,
+    arguments_of,
+    command,
+    environment,
+    on_every_reactor,
+)
 from tests.helpers.robots_command import (
     FIELDS,
     SHOPBOT,
@@ -67,7 +81,13 @@ def test_in_a_project_the_rules_for_its_agent_apply(
     assert list(line) == FIELDS
     assert line["fetched_at"] < line["fresh_until"]
     # The manual's example has the others.
-    expected = {"url": url, "agent": "ShopBot", "allowed": False, "line": 5, "group": "ShopBot"}
+    expected = {
+        "url": url,
+        "agent": "ShopBot",
+        "allowed": False,
+        "line": 5,
+        "group": "ShopBot",
+    }
     assert {name: line[name] for name in expected} == expected
     assert line["sha256"] == hashlib.sha256(RULES.encode()).hexdigest()
     assert [hit.path for hit in site.requests] == ["/robots.txt"]
@@ -89,7 +109,10 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
         "LOG_STDOUT": True,
         "LOG_LEVEL": "DEBUG",
         "REP_SITEMAPS": True,
-        "EXTENSIONS": {"no.such.Extension": 1, "scrapy.extensions.closespider.CloseSpider": 500},
+        "EXTENSIONS": {
+            "no.such.Extension": 1,
+            "scrapy.extensions.closespider.CloseSpider": 500,
+        },
         "CLOSESPIDER_TIMEOUT": 0.001,
         # As a project has it that obeys robots.txt by Scrapy's own middleware.
         "ROBOTSTXT_OBEY": True,
@@ -99,11 +122,15 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     mark = "class Mark:\n    def process_request(self, request):\n"
     mark += "        request.headers['X-Mark'] = 'here'\n"
     (tmp_path / "shop" / "mark.py").write_text(mark)
-    (tmp_path / "shop" / "spiders" / "broken.py").write_text("raise SystemExit('loaded')")
+    (tmp_path / "shop" / "spiders" / "broken.py").write_text(
+        "raise SystemExit('loaded')"
+    )
     before = files_in(tmp_path)
     site = sites.add(robots=RULES + "Sitemap: /s.xml\n")
     done = robots(tmp_path, site.url("/private/x"), "--json")
-    assert pick(done.json, "agent", "group", "line") == [("ShopBot-Image,ShopBot", "ShopBot", 5)]
+    assert pick(done.json, "agent", "group", "line") == [
+        ("ShopBot-Image,ShopBot", "ShopBot", 5)
+    ]
     assert done.err == ""
     (hit,) = site.requests
     assert (hit.header("X-Mark"), hit.header("User-Agent")) == ("here", "Mozilla/5.0")
@@ -114,14 +141,20 @@ def test_the_projects_settings_apply(sites: Sites, tmp_path: Path) -> None:
     assert f"Crawled (200) <GET {site.url('/robots.txt')}>" in done.err
 
 
-async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: Path) -> None:
+async def test_explain_prints_each_step_of_the_decision(
+    sites: Sites, tmp_path: Path
+) -> None:
     """The answer first, then the steps, in sentences; names for machines with --json only."""
-    robots_txt = RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
+    robots_txt = (
+        RULES + "\nUser-agent: shopbot\nDisallow: /private\n\nUser-agent: b\nAllow: /\n"
+    )
     site = sites.add(robots=redirect("/r.txt"), pages={"/r.txt": robots_txt})
     asked = (site.url("/private/é%2fx"), "--explain", "--agent", "Shop,ShopBot")
     done = await robots_crawls(tmp_path, *asked)
     answer, source, *told = done.out.splitlines()
-    assert answer == f"disallowed  ShopBot, as fallback for Shop must not fetch {asked[0]}"
+    assert (
+        answer == f"disallowed  ShopBot, as fallback for Shop must not fetch {asked[0]}"
+    )
     where = f"  The robots.txt is {site.url('/robots.txt')}: 1 redirect to {site.url('/r.txt')}, "
     assert source.startswith(f"{where}fetched now, HTTP 200, fresh until ")
     assert told == [
@@ -135,7 +168,9 @@ async def test_explain_prints_each_step_of_the_decision(sites: Sites, tmp_path: 
         "",
         "# 1 disallowed",
     ]
-    (line,) = (await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")).json
+    (line,) = (
+        await robots_crawls(tmp_path, site.url("/private"), "--explain", "--json")
+    ).json
     assert list(line) == [*FIELDS, "chain", "steps", "groups", "matched"]
     assert pick(line["matched"], "line", "length") == [(6, 8), (10, 8)]
     assert pick(line["groups"], "applied") == [(False,), (True,), (True,)]
@@ -159,10 +194,15 @@ def test_the_pace_that_a_group_asks_for_is_shown(tmp_path: Path) -> None:
     asked = ("--file", "r.txt", "/x")
     (line,) = robots_here(tmp_path, *asked, "--json").json
     assert (line["crawl_delay"], line["crawl_delay_line"]) == (90.0, 3)
-    assert "asks for" not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
+    assert (
+        "asks for"
+        not in robots_here(tmp_path, *asked, "--explain", "--agent", "Foo").out
+    )
     done = robots_here(tmp_path, *asked, "--agent", "MJ12bot", "--explain")
     assert "  It asks for 10 s between two requests (line 8).\n" in done.out
-    assert "  It asks for visits at 0600-0845 (line 9), which is not obeyed.\n" in done.out
+    assert (
+        "  It asks for visits at 0600-0845 (line 9), which is not obeyed.\n" in done.out
+    )
     # A group can't name a digit, so each of these is read as "MJ".
     assert done.err.count("The product token MJ12bot has digits.") == 1
 
@@ -190,9 +230,15 @@ async def test_many_urls_of_many_sites_from_standard_input(
         f"scrapy robots: longer than 65,536 bytes, so not read: http://a/{'x' * 71}…",
     ]
     assert done.status == 2
-    verdicts = [(True, None), *[(False, 5)] * len(few), *[(True, None)] * len(few), (True, None)]
+    verdicts = [
+        (True, None),
+        *[(False, 5)] * len(few),
+        *[(True, None)] * len(few),
+        (True, None),
+    ]
     assert pick(done.json, "url", "allowed", "line") == [
-        (url, *verdict) for url, verdict in zip([one, *urls, two], verdicts, strict=True)
+        (url, *verdict)
+        for url, verdict in zip([one, *urls, two], verdicts, strict=True)
     ]
     assert all(site.count("/robots.txt") == 1 for site in few)
 
@@ -209,7 +255,11 @@ def test_urls_are_judged_by_a_file(file: Path) -> None:
     given = ("--file", "-", "https://a.b/x", "--agent", "c")
     assert "standard input:2: Disallow: /" in robots_here(file, *given, stdin=RULES).out
     done = robots_here(file, *asked, stdin="/%c3%a9\n/y")
-    assert [line.split()[0] for line in done.out.splitlines()] == ["allowed", "allowed", "#"]
+    assert [line.split()[0] for line in done.out.splitlines()] == [
+        "allowed",
+        "allowed",
+        "#",
+    ]
 
 
 ENCODED = "User-agent: *\nDisallow: /%C3%A9\nDisallow: /a%20b\nDisallow: /%2F\nDisallow: /x$\n"
@@ -276,7 +326,11 @@ async def test_a_file_and_a_site_answer_alike(sites: Sites, tmp_path: Path) -> N
                 there = await robots_crawls(tmp_path, url, *agent)
                 here = robots_here(tmp_path, "--file", "r.txt", url, *agent)
                 if not url.startswith("/"):
-                    assert (here.status, here.err) == (there.status, there.err) == (2, there.err)
+                    assert (
+                        (here.status, here.err)
+                        == (there.status, there.err)
+                        == (2, there.err)
+                    )
     assert site.count("/robots.txt") > 0
 
 
@@ -305,7 +359,11 @@ async def test_what_answers_mean(sites: Sites, tmp_path: Path) -> None:
         for (_, outcome, status, words), one in zip(rows, done.json, strict=True):
             with row(words):
                 assert words in one["reason"]
-                about = {"outcome": outcome, "allowed": outcome == "missing", "status": status}
+                about = {
+                    "outcome": outcome,
+                    "allowed": outcome == "missing",
+                    "status": status,
+                }
                 assert one == {**one, **about, "line": None, "group": None}
     assert [site.count("/robots.txt") for site in added[:2]] == [1, 1]
     assert all(site.pages_asked == [] for site in added)
@@ -391,7 +449,10 @@ async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None
 async def test_a_middleware_may_close_the_spider(sites: Sites, tmp_path: Path) -> None:
     """As some do when all proxies are dead: nothing more is fetched."""
     silent = sites.add(robots=silence())
-    settings = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Closing": 50}, "REP_DOWNLOAD_TIMEOUT": 3}
+    settings = {
+        "DOWNLOADER_MIDDLEWARES": {f"{__name__}.Closing": 50},
+        "REP_DOWNLOAD_TIMEOUT": 3,
+    }
     done = await robots_crawls(tmp_path, silent.url("/"), settings=settings)
     assert (done.status, done.out) == (3, "")
     assert done.errors == ["scrapy robots: stopped before it was done"]
@@ -431,7 +492,9 @@ def test_without_an_agent_a_file_is_asked_for_any_crawler(file: Path) -> None:
     assert (line["agent"], line["group"]) == ("*", "*")
     for option in ("--agent=A", "--agents-of-file", "--agents-known"):
         assert said not in robots_here(file, *asked, option).out
-    (line,) = robots_here(file, "--page", "--file", "p.html", "--json", settings=settings).json
+    (line,) = robots_here(
+        file, "--page", "--file", "p.html", "--json", settings=settings
+    ).json
     assert (line["agent"], line["noindex"]) == ("*", True)
 
 
@@ -450,7 +513,9 @@ SPIDERS = {"SPIDER_MODULES": __name__}
 BY_AGENT = "User-agent: MilkBot\nUser-agent: CupBot\nDisallow: /\n"
 
 
-async def test_a_spider_of_the_project_names_the_agent(sites: Sites, tmp_path: Path) -> None:
+async def test_a_spider_of_the_project_names_the_agent(
+    sites: Sites, tmp_path: Path
+) -> None:
     for spider, agent, sent in (
         ("milk", "MilkBot-Image,MilkBot", "Sent/1.0"),
         ("cup", "CupBot", "CupBot/2.0"),
@@ -475,11 +540,13 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
     named, locked = sites.add(), sites.add(robots=403)
     walled = sites.add(robots=answer(b"<html><p>wait"))
     overrides = f'{{"{named.host}": "{own}"}}'
-    on = {"REP_OVERRIDES": overrides, "REP_FORBIDDEN": "disallow", "REP_CHALLENGE": "hold"}
+    on = {
+        "REP_OVERRIDES": overrides,
+        "REP_FORBIDDEN": "disallow",
+        "REP_CHALLENGE": "hold",
+    }
     refused = "HTTP 403, and REP_FORBIDDEN is 'disallow'"
-    later = (
-        "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'hold'): nothing may be fetched for now"
-    )
+    later = "robots.txt unreachable (HTTP 403, REP_FORBIDDEN is 'hold'): nothing may be fetched for now"
     wall = "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
     own_file = f"REP_OVERRIDES names {own} instead"
     with every_row() as checking:
@@ -490,12 +557,16 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
             (walled, on, 3, wall, ""),
         ):
             with checking(because):
-                done = await robots_crawls(tmp_path, site.url("/mine"), "--json", settings=settings)
+                done = await robots_crawls(
+                    tmp_path, site.url("/mine"), "--json", settings=settings
+                )
                 (line,) = done.json
                 assert (done.status, because in line["reason"]) == (status, True)
                 assert setting in (line["setting"] or "")
     assert named.requests == []
-    done = await robots_crawls(tmp_path, named.url("/mine"), named.url("/x"), settings=on)
+    done = await robots_crawls(
+        tmp_path, named.url("/mine"), named.url("/x"), settings=on
+    )
     assert f"{named.url('/robots.txt')}: not fetched, {own_file}" in done.out
     done = await robots_crawls(tmp_path, locked.url("/"), settings=on)
     assert done.out.endswith(
@@ -508,7 +579,12 @@ async def test_what_the_choices_make_of_urls(sites: Sites, tmp_path: Path) -> No
 
 
 def output_of(line: list[str], folder: Path) -> tuple[str, str]:
-    run: Any = {"cwd": folder, "env": environment(), "capture_output": True, "text": True}
+    run: Any = {
+        "cwd": folder,
+        "env": environment(),
+        "capture_output": True,
+        "text": True,
+    }
     done = subprocess.run(line, check=True, **run)
     return done.stdout, done.stderr
 
@@ -516,7 +592,9 @@ def output_of(line: list[str], folder: Path) -> tuple[str, str]:
 def test_colours_and_characters_that_the_output_can_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "robots.txt").write_text("User-agent: *\nDisallow: /é\n", encoding="utf-8")
+    (tmp_path / "robots.txt").write_text(
+        "User-agent: *\nDisallow: /é\n", encoding="utf-8"
+    )
     coloured = "\x1b[31mdisallowed \x1b[0m  A  /%C3%A9  robots.txt:2: Disallow: /\\xe9 (group *)\n"
     coloured += "# 1 disallowed\n"
     plain = re.sub(r"\x1b\[\d+m", "", coloured)
@@ -529,7 +607,9 @@ def test_colours_and_characters_that_the_output_can_show(
         for name, value in {"TERM": "xterm", "NO_COLOR": "", **variables}.items():
             monkeypatch.setenv(name, value)
         out = Stream(terminal=terminal, encoding="ascii")
-        done = robots_here(tmp_path, "--file", "robots.txt", "/%C3%A9", "--agent=A", stdout=out)
+        done = robots_here(
+            tmp_path, "--file", "robots.txt", "/%C3%A9", "--agent=A", stdout=out
+        )
         assert (done.status, done.err, out.text) == (1, "", expected)
 
 
@@ -556,16 +636,27 @@ def test_without_standard_output_or_input(file: Path) -> None:
 
 @pytest.mark.process
 @on_every_reactor
-def test_ctrl_c_ends_the_command_with_one_line(sites: Sites, project: Path, reactor: str) -> None:
+def test_ctrl_c_ends_the_command_with_one_line(
+    sites: Sites, project: Path, reactor: str
+) -> None:
     """While a site says nothing, for longer than this test may take."""
-    settings = {"REP_DOWNLOAD_TIMEOUT": 600, "DOWNLOAD_TIMEOUT": 600, **REACTORS[reactor]}
+    settings = {
+        "REP_DOWNLOAD_TIMEOUT": 600,
+        "DOWNLOAD_TIMEOUT": 600,
+        **REACTORS[reactor],
+    }
     option = "--lint" if reactor == "none" else "--sitemaps"
     listed = "Sitemap: /1\n" if reactor == "asyncio" else silence()
     site = sites.add(robots=listed, pages={"/1": silence()})
     out, err = project / "out", project / "err"
     line = arguments_of("robots", site.url("/x"), option, settings=settings)
-    process = ScrapyProcess(line, cwd=project, variables=environment(), output=out, errors=err)
-    while len(site.requests) < (2 if reactor == "asyncio" else 1) and process.exitcode is None:
+    process = ScrapyProcess(
+        line, cwd=project, variables=environment(), output=out, errors=err
+    )
+    while (
+        len(site.requests) < (2 if reactor == "asyncio" else 1)
+        and process.exitcode is None
+    ):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 3
@@ -580,7 +671,10 @@ def test_ctrl_c_before_anything_has_begun(tmp_path: Path) -> None:
 
     with closing(asyncio.new_event_loop()) as loop:
         done = robots_here(tmp_path, "http://a.example/", process=Stopped)
-    assert (done.status, done.errors) == (3, ["scrapy robots: stopped before it was done"])
+    assert (done.status, done.errors) == (
+        3,
+        ["scrapy robots: stopped before it was done"],
+    )
 
 
 @pytest.mark.process
@@ -591,7 +685,10 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
         "scrapy.cmdline.execute(['scrapy', 'version'])"
     )
     out, _ = output_of([command()[0], "-c", code], project)
-    assert out.splitlines()[-1] == "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
+    assert (
+        out.splitlines()[-1]
+        == "scrapy_rep scrapy_rep.commands scrapy_rep.commands.robots"
+    )
 
 
 async def test_it_is_said_what_is_waited_for(

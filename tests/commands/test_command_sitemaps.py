@@ -32,7 +32,9 @@ def site(sites: Sites) -> Site:
         "/one.xml": urlset([url("/a"), url("/private/b"), url("/c.pdf"), "no URL"]),
         "/nested.xml": index([url("/moved.txt")]),
         "/moved.txt": redirect("/list.txt"),
-        "/list.txt": "\n".join(url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40)),
+        "/list.txt": "\n".join(
+            url(f"/private/{n}" if n % 2 else f"/{n}") for n in range(40)
+        ),
         "/big.xml.gz": answer(gzip.compress(big), type="application/gzip"),
         "/secret.xml": urlset([url("/secret")]),
     }.items():
@@ -60,15 +62,26 @@ def tree_of(site: Site) -> str:
 
 @pytest.mark.process
 @on_every_reactor
-def test_sitemaps_are_printed_as_a_tree(site: Site, project: Path, reactor: str) -> None:
+def test_sitemaps_are_printed_as_a_tree(
+    site: Site, project: Path, reactor: str
+) -> None:
     before = files_in(project)
     settings = REACTORS[reactor]
-    done = robots(project, "--sitemaps", site.url("/any/page"), "--agent", "*", settings=settings)
+    done = robots(
+        project, "--sitemaps", site.url("/any/page"), "--agent", "*", settings=settings
+    )
     assert (done.status, done.err) == (1, "")
     assert done.out == tree_of(site)
     # Each was asked for once, and no page; what robots.txt forbids was not.
     assert sorted(hit.path for hit in site.requests) == [
-        *["/big.xml.gz", "/index.xml", "/list.txt", "/moved.txt", "/nested.xml", "/one.xml"],
+        *[
+            "/big.xml.gz",
+            "/index.xml",
+            "/list.txt",
+            "/moved.txt",
+            "/nested.xml",
+            "/one.xml",
+        ],
         "/robots.txt",
     ]
     assert files_in(project) == before
@@ -78,15 +91,40 @@ async def test_for_the_projects_agent(site: Site, tmp_path: Path) -> None:
     done = await robots_crawls(tmp_path, "--sitemaps", site.url("/"), "--json")
     assert (done.status, done.err) == (1, "")
     assert list(done.json[0]) == [
-        *["sitemap", "listed_in", "depth", "kind", "status", "final_url", "sitemaps", "urls"],
-        *["forbidden", "foreign", "unjudged", "invalid", "broken", "rules", "fetched", "problem"],
+        *[
+            "sitemap",
+            "listed_in",
+            "depth",
+            "kind",
+            "status",
+            "final_url",
+            "sitemaps",
+            "urls",
+        ],
+        *[
+            "forbidden",
+            "foreign",
+            "unjudged",
+            "invalid",
+            "broken",
+            "rules",
+            "fetched",
+            "problem",
+        ],
     ]
     assert [one["depth"] for one in done.json] == [1, 2, 2, 3, 2, 1, 1]
     numbers = [(one["urls"], one["forbidden"]) for one in done.json]
     assert numbers == [(0, 0), (3, 1), (0, 0), (40, 20), (0, 0), (2_000, 0), (1, 0)]
-    assert (done.json[3]["kind"], done.json[3]["listed_in"]) == ("text", site.url("/nested.xml"))
+    assert (done.json[3]["kind"], done.json[3]["listed_in"]) == (
+        "text",
+        site.url("/nested.xml"),
+    )
     assert done.json[3]["final_url"] == site.url("/list.txt")
-    rule = {"robots_url": site.url("/robots.txt"), "line": 6, "rule": "Disallow: /private/"}
+    rule = {
+        "robots_url": site.url("/robots.txt"),
+        "line": 6,
+        "rule": "Disallow: /private/",
+    }
     assert done.json[3]["rules"] == [{**rule, "urls": 20}]
 
 
@@ -95,10 +133,18 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(
 ) -> None:
     """Sitemaps too. No more hosts are asked than the limit."""
     here, www, down = sites.add(), sites.add(), sites.add(503)
-    here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n")
+    here.set(
+        "/robots.txt", f"Sitemap: {here.url('/s.xml')}\nSitemap: {www.url('/x.xml')}\n"
+    )
     www.set("/robots.txt", "User-agent: *\nDisallow: /x\nDisallow: /*|\n")
     # A bar is requested as %7C, so the rule doesn't match it.
-    listed = [www.url("/x/1"), www.url("/y"), www.url("/y|"), down.url("/z"), "ftp://a/b"]
+    listed = [
+        www.url("/x/1"),
+        www.url("/y"),
+        www.url("/y|"),
+        down.url("/z"),
+        "ftp://a/b",
+    ]
     here.set("/s.xml", urlset(listed))
     for limit, asked in ((2, 0), (100, 1)):
         monkeypatch.setattr("scrapy_rep.commands.pages._MAX_ORIGINS", limit)
@@ -106,7 +152,12 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(
         done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
         assert done.status == 3
         first, second = done.json
-        assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [4, 1, 1, 1]
+        assert [first[key] for key in ("urls", "forbidden", "unjudged", "invalid")] == [
+            4,
+            1,
+            1,
+            1,
+        ]
         assert first["foreign"] == 2  # www lists no sitemap
         problem = "forbidden by line 2: Disallow: /x"
         assert (second["fetched"], second["problem"]) == (False, problem)
@@ -150,17 +201,26 @@ async def test_redirects_to_where_it_is_forbidden(sites: Sites, tmp_path: Path) 
     assert here.count("/loop.xml") == 1
 
 
-async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path) -> None:
+async def test_what_is_wrong_is_told_as_by_a_crawl(
+    sites: Sites, tmp_path: Path
+) -> None:
     here = sites.add()
     page = answer("<!doctype html><p>Hi", type="text/html")
-    damaged = urlset([here.url("/1"), here.url("/<b>")]).replace("&lt;b&gt;", "<b>x</b>")
+    damaged = urlset([here.url("/1"), here.url("/<b>")]).replace(
+        "&lt;b&gt;", "<b>x</b>"
+    )
     nested = "1 sitemap not read: nested too deep"
     no_url = "not a URL that a sitemap can have"
     # What is listed, what is there; URLs, entries without one, with a damaged one; the problem.
     rows: list[tuple[str, Any, tuple[int, int, int], str | None]] = [
         ("/broken.xml", damaged, (1, 0, 1), "broken XML, line 4: an element in a URL"),
         ("/relative.xml", urlset(["/1", "/2"]), (0, 2, 0), None),
-        ("/text.txt", "404 page not found", (0, 0, 0), "most of its first lines are not URLs"),
+        (
+            "/text.txt",
+            "404 page not found",
+            (0, 0, 0),
+            "most of its first lines are not URLs",
+        ),
         ("/empty.xml", urlset([]), (0, 0, 0), None),
         ("/gone.xml", 404, (0, 0, 0), "HTTP 404"),
         ("/page.html", page, (0, 0, 0), "HTML"),
@@ -169,7 +229,12 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
         ("/deeper.xml", index([here.url("/deepest.xml")]), (0, 0, 0), nested),
         ("mailto:x", None, (0, 0, 0), no_url),
         ("http://[", None, (0, 0, 0), no_url),
-        ("ftp://127.0.0.1/s.xml", None, (0, 0, 0), "only http and https URLs can be sitemaps"),
+        (
+            "ftp://127.0.0.1/s.xml",
+            None,
+            (0, 0, 0),
+            "only http and https URLs can be sitemaps",
+        ),
     ]
     listed = [path for path, *_ in rows if path != "/deeper.xml"]
     here.set("/robots.txt", "".join(f"Sitemap: {path}\n" for path in listed))
@@ -191,13 +256,19 @@ async def test_what_is_wrong_is_told_as_by_a_crawl(sites: Sites, tmp_path: Path)
 
 
 async def test_no_sitemaps_and_no_answer(sites: Sites, tmp_path: Path) -> None:
-    none, gone, down = sites.add(robots="User-agent: *\n"), sites.add(robots=404), sites.add(503)
+    none, gone, down = (
+        sites.add(robots="User-agent: *\n"),
+        sites.add(robots=404),
+        sites.add(503),
+    )
     done = await robots_crawls(tmp_path, "--sitemaps", none.url("/"), gone.url("/"))
     assert (done.status, done.err) == (0, "")
     assert f"{none.url('/robots.txt')}: 0 sitemaps\n" in done.out
     done = await robots_crawls(tmp_path, "--sitemaps", down.url("/"))
     assert (done.status, done.out) == (3, "")
-    assert done.errors == [f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"]
+    assert done.errors == [
+        f"scrapy robots: {down.url('/robots.txt')}: unreachable: HTTP 503"
+    ]
     wrong = sites.add(robots="Sitemap: /robots.txt\n")
     assert (await robots_crawls(tmp_path, "--sitemaps", wrong.url("/"))).status == 3
 

@@ -19,7 +19,9 @@ from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 from tests.helpers.storing import in_a_file, missing, open_
 
-ROBOTS = "User-agent: *\nAllow: /a\nCrawl-delay: 100\n\nUser-agent: other\nDisallow: /b\n"
+ROBOTS = (
+    "User-agent: *\nAllow: /a\nCrawl-delay: 100\n\nUser-agent: other\nDisallow: /b\n"
+)
 WHY = "line 3: crawl-delay: 100, more than REP_CRAWL_DELAY allows"
 SKIP = {"REP_CRAWL_DELAY": '{"most": 30, "beyond": "skip"}'}
 
@@ -47,7 +49,11 @@ async def test_verdicts_are_those_of_a_crawl(sites: Sites, tmp_path: Path) -> No
                 assert line["crawl_delay"] == 100
                 # A crawl that keeps the delay would take as long.
                 if not allowed:
-                    assert (line["line"], line["group"], line["verdict"]) == (3, "*", "disallowed")
+                    assert (line["line"], line["group"], line["verdict"]) == (
+                        3,
+                        "*",
+                        "disallowed",
+                    )
                     assert line["reason"] == WHY
                     result = await crawl([url], settings)
                     assert WHY in str(result.failure(url))
@@ -55,7 +61,9 @@ async def test_verdicts_are_those_of_a_crawl(sites: Sites, tmp_path: Path) -> No
 
 async def test_why_a_site_is_left_out(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots=ROBOTS)
-    done = await robots_crawls(tmp_path, site.url("/a"), site.url("/robots.txt"), settings=SKIP)
+    done = await robots_crawls(
+        tmp_path, site.url("/a"), site.url("/robots.txt"), settings=SKIP
+    )
     first, second = done.out.splitlines()[1:3]
     assert first.startswith("disallowed")
     assert first.endswith(f"{WHY} (group *)")
@@ -72,7 +80,10 @@ async def test_why_a_site_is_left_out(sites: Sites, tmp_path: Path) -> None:
     # Another agent's group asks for nothing.
     asked = (site.url("/a"), site.url("/b"), "--agent", "other", "--json")
     done = await robots_crawls(tmp_path, *asked, settings=SKIP)
-    assert [(line["allowed"], line["line"]) for line in done.json] == [(True, None), (False, 6)]
+    assert [(line["allowed"], line["line"]) for line in done.json] == [
+        (True, None),
+        (False, 6),
+    ]
 
 
 def test_files_and_what_changes_between_them(tmp_path: Path) -> None:
@@ -81,7 +92,9 @@ def test_files_and_what_changes_between_them(tmp_path: Path) -> None:
     done = robots_here(tmp_path, "--file", "new.txt", "/a", "--json", settings=SKIP)
     assert [line["reason"] for line in done.json] == [WHY]
     compared = ("--compare", "old.txt", "new.txt", "/a")
-    assert "allowed -> disallowed" in robots_here(tmp_path, *compared, settings=SKIP).out
+    assert (
+        "allowed -> disallowed" in robots_here(tmp_path, *compared, settings=SKIP).out
+    )
     assert "allowed -> disallowed" not in robots_here(tmp_path, *compared).out
 
 
@@ -89,10 +102,18 @@ async def test_pages_and_sitemaps_of_such_a_site(sites: Sites, tmp_path: Path) -
     """Nothing is fetched there; what another site's sitemap lists there counts as forbidden."""
     slow, locked, here = sites.add(robots=ROBOTS), sites.add(robots=403), sites.add()
     here.set("/robots.txt", f"Sitemap: {here.url('/s.xml')}\n")
-    here.set("/s.xml", urlset([slow.url("/a"), slow.url("/c"), locked.url("/x"), here.url("/y")]))
+    here.set(
+        "/s.xml",
+        urlset([slow.url("/a"), slow.url("/c"), locked.url("/x"), here.url("/y")]),
+    )
     settings = {**SKIP, "REP_FORBIDDEN": "disallow"}
-    for site, why in ((slow, WHY), (locked, "HTTP 403, and REP_FORBIDDEN is 'disallow'")):
-        done = await robots_crawls(tmp_path, "--page", site.url("/a"), settings=settings)
+    for site, why in (
+        (slow, WHY),
+        (locked, "HTTP 403, and REP_FORBIDDEN is 'disallow'"),
+    ):
+        done = await robots_crawls(
+            tmp_path, "--page", site.url("/a"), settings=settings
+        )
         assert done.status == 1
         assert f"forbidden by {why}" in done.out + done.err
         assert site.pages_asked == []
@@ -102,7 +123,9 @@ async def test_pages_and_sitemaps_of_such_a_site(sites: Sites, tmp_path: Path) -
         f"1  by {locked.url('/robots.txt')}: HTTP 403, and REP_FORBIDDEN is 'disallow'",
     ):
         assert line in done.out
-    done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json", settings=settings)
+    done = await robots_crawls(
+        tmp_path, "--sitemaps", here.url("/"), "--json", settings=settings
+    )
     assert [(one["urls"], one["forbidden"]) for one in done.json] == [(4, 3)]
     assert [rule["line"] for rule in done.json[0]["rules"]] == [3, None]
 
@@ -121,18 +144,25 @@ def test_the_largest_delay_is_that_of_the_group_that_applies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "sign"), [(403, "cf-mitigated: challenge"), (202, "x-amzn-waf-action: challenge")]
+    ("status", "sign"),
+    [(403, "cf-mitigated: challenge"), (202, "x-amzn-waf-action: challenge")],
 )
-async def test_a_bot_wall_is_named(sites: Sites, tmp_path: Path, status: int, sign: str) -> None:
+async def test_a_bot_wall_is_named(
+    sites: Sites, tmp_path: Path, status: int, sign: str
+) -> None:
     header = tuple(sign.split(": "))
     site = sites.add(robots=answer(b"", status, [header]))  # type: ignore[list-item]
     done = await robots_crawls(tmp_path, site.url("/x"))
     assert done.status == 0
     assert f"a bot wall answered ({sign})" in done.out
-    done = await robots_crawls(tmp_path, site.url("/x"), settings={"REP_CHALLENGE": "hold"})
+    done = await robots_crawls(
+        tmp_path, site.url("/x"), settings={"REP_CHALLENGE": "hold"}
+    )
     assert done.status == 3
     reason = f"HTTP {status}, {sign}, and REP_CHALLENGE is 'hold'"
-    assert f"robots.txt unreachable ({reason}): nothing may be fetched for now" in done.out
+    assert (
+        f"robots.txt unreachable ({reason}): nothing may be fetched for now" in done.out
+    )
     assert "a bot wall answered" not in done.out
 
 

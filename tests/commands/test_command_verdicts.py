@@ -70,7 +70,9 @@ def test_agents_that_the_file_names_come_after_those_asked_about(
     assert agents == ["Foo", *names, "*"] * 2
     monkeypatch.setattr("scrapy_rep.commands.verdicts._MAX_AGENTS", 2)
     done = robots_here(tmp_path, "--file", "r.txt", *asked, "--json")
-    assert done.errors == ["scrapy robots: only the first 2 of 13 agents are asked about"]
+    assert done.errors == [
+        "scrapy robots: only the first 2 of 13 agents are asked about"
+    ]
     assert [one["agent"] for one in done.json] == ["Foo", *names[:2], "*"] * 2
 
 
@@ -99,7 +101,12 @@ def test_the_lines_that_decided_are_marked(folder: Path) -> None:
 def test_a_url_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
     """With a site's address or without."""
     path, url = by_file(folder, "/日本語/x", "http://a.example/日本語/x", "--json").json
-    assert (path["allowed"], path["line"], url["allowed"], url["line"]) == (False, 3, False, 3)
+    assert (path["allowed"], path["line"], url["allowed"], url["line"]) == (
+        False,
+        3,
+        False,
+        3,
+    )
     assert path["rule"] == "Dissalow: /日本語/"  # as it stands
     assert path["path"] == url["path"] == "/%E6%97%A5%E6%9C%AC%E8%AA%9E/x"
     assert "  Of the URL, /%E6%97%A5%E" in by_file(folder, "/日本語/x", "--explain").out
@@ -149,7 +156,9 @@ def test_help_has_no_heading_that_is_none(monkeypatch: pytest.MonkeyPatch) -> No
     for columns in range(40, 140):
         monkeypatch.setenv("COLUMNS", str(columns))
         ours = parser.format_help().partition("Global Options")[0]
-        assert re.findall(r"(?m)^(.+)\n[=-]{4,}$", ours) == ["Usage", "Options"], columns
+        assert re.findall(r"(?m)^(.+)\n[=-]{4,}$", ours) == ["Usage", "Options"], (
+            columns
+        )
 
 
 def test_no_option_is_short_for_another(folder: Path) -> None:
@@ -167,7 +176,9 @@ def test_no_option_is_short_for_another(folder: Path) -> None:
         done = robots_here(folder, *asked, option, "gptbot")
         assert_wrong_usage(done, f"error: no such option: {option!r}{meant}")
     done = robots_here(folder, *asked, "--agents=gptbot")
-    assert done.errors[-1].startswith("scrapy: error: no such option: '--agents=gptbot'; did you")
+    assert done.errors[-1].startswith(
+        "scrapy: error: no such option: '--agents=gptbot'; did you"
+    )
 
 
 def test_lines_break_between_words_on_a_terminal(
@@ -180,12 +191,21 @@ def test_lines_break_between_words_on_a_terminal(
     url = f"/cart/{'x' * 100}"
     for asked in (
         ["--file", "r.txt", url, "/cart/日本", "--agents-known"],
-        ["--file", "r.txt", url, "/cart", "--explain", "--agent=GPTBot,Some-Other-Crawler-Of-Ours"],
+        [
+            "--file",
+            "r.txt",
+            url,
+            "/cart",
+            "--explain",
+            "--agent=GPTBot,Some-Other-Crawler-Of-Ours",
+        ],
         ["--file", "r.txt", *(f"/cart/some-long-name-{n}" for n in range(4)), "--show"],
         ["--compare", "r.txt", "n.txt", "/cart/help", url],
         ["--lint", "r.txt", "n.txt"],
     ):
-        (folder / "n.txt").write_text(RULES.replace("/cart", "/basket") + "Disallow: /a b\n")
+        (folder / "n.txt").write_text(
+            RULES.replace("/cart", "/basket") + "Disallow: /a b\n"
+        )
         whole = robots_here(folder, *asked).out
         out = Stream(terminal=True)
         robots_here(folder, *asked, stdout=out)
@@ -206,31 +226,51 @@ def test_complaints_break_between_words_on_a_terminal(
     err = Stream(terminal=True)
     robots_here(folder, *asked, stderr=err)
     assert err.text.split() == whole.err.split()
-    assert max(map(len, err.text.splitlines())) <= 50 < max(map(len, whole.err.splitlines()))
+    assert (
+        max(map(len, err.text.splitlines()))
+        <= 50
+        < max(map(len, whole.err.splitlines()))
+    )
 
 
 def columns_of(line: str) -> int:
-    return sum(1 + (east_asian_width(one) in "WF") for one in line if not combining(one))
+    return sum(
+        1 + (east_asian_width(one) in "WF") for one in line if not combining(one)
+    )
 
 
 def test_a_long_word_has_a_line_of_its_own() -> None:
     assert wrapped("a bc " + "d" * 9 + " e", 8) == ["a bc", "    " + "d" * 9, "    e"]
     assert wrapped("  a b " + "c " * 5, 12) == ["  a b c c c", "      c c"]
     assert wrapped("日本 語", 6) == ["日本", "   語"]
-    assert wrapped(" " * 99 + "x y", 20)[1:] == [" " * 10 + "y"], "it does not leave the screen"
+    assert wrapped(" " * 99 + "x y", 20)[1:] == [" " * 10 + "y"], (
+        "it does not leave the screen"
+    )
     assert wrapped("", 80) == [""]
 
 
 def test_cells_of_csv_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", stream := io.StringIO())
     Output().csv(['a "b", c', None, 3, "x\ny", "é"])
-    assert list(csv.reader([stream.getvalue()])) == [['a "b", c', "", "3", "x\\ny", "é"]]
+    assert list(csv.reader([stream.getvalue()])) == [
+        ['a "b", c', "", "3", "x\\ny", "é"]
+    ]
 
 
-def test_fields_below_a_line_are_those_that_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"outcome": "unreachable", "url": "/x", "path": "/x", "verdict": "unreachable"}
+def test_fields_below_a_line_are_those_that_it_lacks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = {
+        "outcome": "unreachable",
+        "url": "/x",
+        "path": "/x",
+        "verdict": "unreachable",
+    }
     Output().put_all(data, "verdict", "url")
-    assert capsys.readouterr().out == "unreachable  /x\n  outcome  unreachable\n  path     /x\n\n"
+    assert (
+        capsys.readouterr().out
+        == "unreachable  /x\n  outcome  unreachable\n  path     /x\n\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,10 @@ class ShopSpider(scrapy.Spider):
 """
 
 TEA = "User-agent: TeaBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
-QUIET: dict[str, Any] = {"TELNETCONSOLE_ENABLED": False, "REMOTE_CONTROL_ENABLED": False}
+QUIET: dict[str, Any] = {
+    "TELNETCONSOLE_ENABLED": False,
+    "REMOTE_CONTROL_ENABLED": False,
+}
 COMMANDS = {
     "fetch": ["fetch", "{url}", "--spider", "shop"],
     "view": ["view", "{url}", "--spider", "shop"],
@@ -54,7 +57,9 @@ FAIL = ("shell", "check")
 WAITED_FOR = ("fetch", "view", "parse", "shell", "check")
 
 
-def run(folder: Path, name: str, *urls: str, sitemaps: bool = True, **settings: Any) -> Done:
+def run(
+    folder: Path, name: str, *urls: str, sitemaps: bool = True, **settings: Any
+) -> Done:
     if not (folder / "scrapy.cfg").exists():
         make_project(folder)
         spider = SPIDER.format(urls=urls, sitemaps=sitemaps)
@@ -63,14 +68,18 @@ def run(folder: Path, name: str, *urls: str, sitemaps: bool = True, **settings: 
         (folder / "browser").chmod(0o755)
     parts = [part.format(url=urls[0]) for part in COMMANDS[name]]
     line = arguments_of(*parts, settings={**QUIET, **settings})
-    done = run_scrapy(line, cwd=folder, variables=environment(BROWSER=f"{folder / 'browser'} %s"))
+    done = run_scrapy(
+        line, cwd=folder, variables=environment(BROWSER=f"{folder / 'browser'} %s")
+    )
     assert "Traceback" not in done.err or name in FAIL, done.err
     return done
 
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("name", [*WAITED_FOR, "runspider"])
-def test_each_command_works_with_the_add_on(sites: Sites, tmp_path: Path, name: str) -> None:
+def test_each_command_works_with_the_add_on(
+    sites: Sites, tmp_path: Path, name: str
+) -> None:
     """By the rules for the spider's own agent; only crawls go by sitemaps."""
     site = sites.add(pages={"/tea": "<title>Tea</title>"})
     site.set("/robots.txt", f"{TEA}Sitemap: {site.url('/map.xml')}\n")
@@ -111,7 +120,9 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
     if name == "check":
         assert "RobotsUnreachable: robots.txt unreachable: HTTP 503\n" in done.err
         return
-    error, *_ = [line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line]
+    error, *_ = [
+        line for line in done.errors if "[scrapy_rep" in line and " ERROR: " in line
+    ]
     assert error.endswith(
         f"ERROR: Not fetching {site.url('/tea')}: robots.txt unreachable: HTTP 503. This "
         "command tries robots.txt only once; to fetch the page anyway, add "
@@ -124,11 +135,17 @@ def test_an_unreachable_robots_txt_is_asked_for_once_and_nothing_is_held(
 
 
 @on_every_reactor
-def test_with_a_wrong_setting_the_shell_fails(sites: Sites, tmp_path: Path, reactor: str) -> None:
+def test_with_a_wrong_setting_the_shell_fails(
+    sites: Sites, tmp_path: Path, reactor: str
+) -> None:
     site = sites.add()
-    done = run(tmp_path, "shell", site.url("/tea"), REP_UNREACHABLE="no", **REACTORS[reactor])
+    done = run(
+        tmp_path, "shell", site.url("/tea"), REP_UNREACHABLE="no", **REACTORS[reactor]
+    )
     assert (done.status, site.requests) == (1, [])
-    assert done.errors[-1].startswith("ValueError: REP_UNREACHABLE is 'no', but must be one of ")
+    assert done.errors[-1].startswith(
+        "ValueError: REP_UNREACHABLE is 'no', but must be one of "
+    )
 
 
 # How they wait depends on the reactor.
@@ -138,7 +155,11 @@ def test_what_takes_long_is_waited_for_in_place(
     sites: Sites, tmp_path: Path, reactor: str, name: str
 ) -> None:
     site = sites.add(robots=silence())
-    settings = {"REP_DOWNLOAD_TIMEOUT": 0.3, "_REP_HOLD_GRACE": 0.1, **REACTORS[reactor]}
+    settings = {
+        "REP_DOWNLOAD_TIMEOUT": 0.3,
+        "_REP_HOLD_GRACE": 0.1,
+        **REACTORS[reactor],
+    }
     done = run(tmp_path, name, site.url("/tea"), **settings)
     assert done.status == (name in FAIL)
     assert f"Not fetching {site.url('/tea')}: robots.txt unreachable: " in done.err
@@ -180,7 +201,12 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
     sites: Sites, tmp_path: Path, reactor: str
 ) -> None:
     site, away = sites.add(robots=RULES), sites.add(robots=in_turn(503, 503, RULES))
-    urls = [site.url("/private/1"), site.url("/page"), away.url("/page"), away.url("/private")]
+    urls = [
+        site.url("/private/1"),
+        site.url("/page"),
+        away.url("/page"),
+        away.url("/private"),
+    ]
     everything = {"REP_DECISIONS": "%(name)s.jsonl", "REP_REPORT": "robots.html"}
     # The first site may be slow: only the second is unreachable.
     log = crawl(tmp_path, urls, _REP_HOLD_GRACE=30, **everything, **REACTORS[reactor])
@@ -199,7 +225,14 @@ def test_a_crawl_with_everything_on_logs_and_records_every_verdict(
 def test_a_crawl_that_found_nothing_says_why(sites: Sites, tmp_path: Path) -> None:
     site = sites.add(robots="User-agent: *\nDisallow: /\n")
     log = crawl(tmp_path, [site.url("/1"), site.url("/2")])
-    assert "WARNING: robots.txt refused every start request (2). If the crawl found nothing" in log
+    assert (
+        "WARNING: robots.txt refused every start request (2). If the crawl found nothing"
+        in log
+    )
     assert "(line 2: Disallow: /, group *). For details: scrapy robots" in log
     # Nobody has to set anything, and nothing is left behind.
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["browser", "scrapy.cfg", "shop"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "browser",
+        "scrapy.cfg",
+        "shop",
+    ]

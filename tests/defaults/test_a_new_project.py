@@ -127,16 +127,28 @@ def test_a_crawl_and_everything_that_looks_at_a_site(
         (scrapy("robots", site.url("/private")), 1, "line 2: Disallow: /private"),
         (scrapy("robots", site.url("/page")), 0, "allowed"),
         (scrapy("robots", f"{gone}/"), 3, "refused"),
-        (scrapy("shell", "-c", "print('got', response)", site.url("/private")), 0, "got None"),
+        (
+            scrapy("shell", "-c", "print('got', response)", site.url("/private")),
+            0,
+            "got None",
+        ),
         (scrapy("fetch", "--nolog", site.url("/shown")), 0, "a page"),
     ]
     log = plain.end()
     assert fetched(log) == sorted(wanted)
-    assert "Obeying robots.txt as FooBot. While it is unreachable, requests are held" in log
+    assert (
+        "Obeying robots.txt as FooBot. While it is unreachable, requests are held"
+        in log
+    )
     assert log.count("(line 2: Disallow: /private, group *): <GET ") == 2
-    assert f"Holding requests to {origin_of(away)} until its robots.txt can be fetched" in log
+    assert (
+        f"Holding requests to {origin_of(away)} until its robots.txt can be fetched"
+        in log
+    )
     # On a slow machine, the other site's wait for a first answer, too.
-    assert re.search(r"^Requests: 2 allowed, 2 forbidden, [2-4] held", log, re.MULTILINE)
+    assert re.search(
+        r"^Requests: 2 allowed, 2 forbidden, [2-4] held", log, re.MULTILINE
+    )
     page = (project / "robots.html").read_text("utf-8")
     assert "robots.txt in the crawl of <bdi>shop</bdi>" in page
     assert fetched(seeded.end()) == [listing.url("/"), listing.url("/listed")]
@@ -154,7 +166,9 @@ def test_a_wrong_setting_ends_with_status_1(
     wrong = ("-s", "REP_RETRY_DELAY=often")
     jobdir = project / "wrong"
     crawled = scrapy(*crawl_of(site.url("/"), JOBDIR=str(jobdir)), *wrong)
-    run = scrapy("runspider", "shop/spiders/goods.py", "-a", f"start={site.url('/')}", *wrong)
+    run = scrapy(
+        "runspider", "shop/spiders/goods.py", "-a", f"start={site.url('/')}", *wrong
+    )
     for process in (crawled, run):
         log = process.end(1)
         assert "REP_RETRY_DELAY is 'often', but must be a number of seconds" in log
@@ -172,7 +186,10 @@ def test_ctrl_c_keeps_what_is_held(
 ) -> None:
     """On disk with a JOBDIR, for the next run; without one, the crawl ends as soon."""
     down, silent = sites.add(robots=503), sites.add(robots=silence())
-    held = {site: [site.url(f"/page{number}") for number in range(2)] for site in (down, silent)}
+    held = {
+        site: [site.url(f"/page{number}") for number in range(2)]
+        for site in (down, silent)
+    }
     jobs = {site: str(tmp_path / str(site.port)) for site in held}
     running = [scrapy(*crawl_of(*held[site], JOBDIR=job)) for site, job in jobs.items()]
     running.append(scrapy(*crawl_of(*held[down])))

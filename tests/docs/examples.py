@@ -17,7 +17,11 @@ from tests.helpers import behaviours
 from tests.helpers.docs import ROOT, blocks
 from tests.helpers.servers import Connection, Hit, Site, Sites
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.joinpath("docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(ROOT.joinpath("docs").glob("*.md")),
+]
 
 
 def section(text: str, title: str) -> str:
@@ -56,12 +60,15 @@ class ExampleSites:
         self._module = module
         self._addresses = {name: module.address(name) for name in module.SITES}
         self._scripts = {
-            urlsplit(where).netloc: module.Script(name) for name, where in self._addresses.items()
+            urlsplit(where).netloc: module.Script(name)
+            for name, where in self._addresses.items()
         }
 
     async def __call__(self, hit: Hit, connection: Connection) -> None:
         parts = urlsplit(hit.target)
-        found = self._scripts[parts.netloc].answer(parts._replace(scheme="", netloc="").geturl())
+        found = self._scripts[parts.netloc].answer(
+            parts._replace(scheme="", netloc="").geturl()
+        )
         await asyncio.sleep(SLOWER * found.delay)
         headers = dict(found.headers)
         if found.location:
@@ -80,7 +87,9 @@ def example_proxy(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.delenv("EXAMPLE_SITES", raising=False)
     site = sites.add()
     every = ExampleSites(importlib.import_module("example.sites"))
-    pages: Any = SimpleNamespace(get=lambda path, default: every)  # a proxy has no paths of its own
+    pages: Any = SimpleNamespace(
+        get=lambda path, default: every
+    )  # a proxy has no paths of its own
     site.pages = pages
     return site
 

@@ -34,7 +34,9 @@ def test_sites_stay_up_until_ctrl_c(
         if seconds < 1e6:
             return sleep(seconds)  # a slow site
         printed = capsys.readouterr().out
-        for address in re.findall(r"^(http://127\.\S+) +(?:plain|longest)", printed, re.MULTILINE):
+        for address in re.findall(
+            r"^(http://127\.\S+) +(?:plain|longest)", printed, re.MULTILINE
+        ):
             with open_url(f"{address}/robots.txt") as answer:
                 last.append(answer.read().splitlines()[-1])
         raise KeyboardInterrupt

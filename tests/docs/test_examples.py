@@ -47,7 +47,9 @@ def lasting(text: str) -> list[str]:
     text = re.sub(r"\b\d+(\.\d+)? s\b", "<seconds>", text)
     text = re.sub(r'(?<="crawl": )"\w+"|(?<="held_for": )[0-9.]+', "<other>", text)
     # How many wait for a first answer is a question of the machine.
-    requests = re.compile(r"^(Requests.*?:) \d+ allowed, \d+ forbidden.*(\n    .*)*", re.MULTILINE)
+    requests = re.compile(
+        r"^(Requests.*?:) \d+ allowed, \d+ forbidden.*(\n    .*)*", re.MULTILINE
+    )
     text = requests.sub(r"\1 allowed, forbidden", text)
     text = re.sub(r" \(asked \d+ times\)", "", text)
     text = text.replace("(held)", "").replace("(no answer yet)", "(HTTP 503)")
@@ -71,14 +73,22 @@ def test_a_crawl_logs_what_the_manual_shows(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several at once, since most wait for something; each has fresh sites of its own."""
-    shown = [one for one in CRAWLS if one.command != RUN and not one.command.startswith("grep")]
+    shown = [
+        one
+        for one in CRAWLS
+        if one.command != RUN and not one.command.startswith("grep")
+    ]
     proxies = {one.command: example_proxy(sites, monkeypatch).url("") for one in shown}
-    projects = {command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)}
+    projects = {
+        command: project_in(tmp_path / str(n)) for n, command in enumerate(proxies)
+    }
 
     def crawl(command: str) -> str:
         words = shlex.split(command.replace("-s _REP_HOLD_GRACE=0.1", ""))
         words = ["crawl", *words[2:]] if words[0] == "python3" else words[1:]
-        if "all_sites" not in words or "REP_DRY_RUN=True" in words:  # no first answer is late
+        if (
+            "all_sites" not in words or "REP_DRY_RUN=True" in words
+        ):  # no first answer is late
             words += ["-s", "_REP_HOLD_GRACE=30"]
         variables = environment(http_proxy=proxies[command])
         done = run_scrapy(words, cwd=projects[command], variables=variables)
@@ -86,7 +96,9 @@ def test_a_crawl_logs_what_the_manual_shows(
 
     with ThreadPoolExecutor(4) as pool:
         printed = dict(zip(proxies, pool.map(crawl, proxies), strict=True))
-    record = (projects[f"{RUN} all_sites{RECORDED}"] / "decisions.jsonl").read_text("utf-8")
+    record = (projects[f"{RUN} all_sites{RECORDED}"] / "decisions.jsonl").read_text(
+        "utf-8"
+    )
     with every_row() as row:
         for one in CRAWLS:
             with row(one.command):
@@ -98,13 +110,19 @@ def test_a_crawl_logs_what_the_manual_shows(
 
 @pytest.mark.process
 def test_without_a_spider_it_prints_what_the_manual_shows(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    sites: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """It finds everything installed, and its sites up."""
     project = project_in(tmp_path / "ladder")
     monkeypatch.setenv("http_proxy", example_proxy(sites, monkeypatch).url(""))
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    program, there = importlib.import_module("run"), importlib.import_module("example.sites")
+    program, there = (
+        importlib.import_module("run"),
+        importlib.import_module("example.sites"),
+    )
     usual = {name: there.address(name) for name in there.SITES}
     monkeypatch.setattr(program, "install", lambda: None)
     monkeypatch.setattr(program, "PYTHON", Path(sys.executable))
@@ -130,14 +148,18 @@ def printed(folder: Path, proxy: Site, example: Example) -> str:
     """In a copy of the example project; check.md's without a project, with the files that it shows."""
     if example.page.name == "check.md":
         texts = blocks(page("check.md"), "text")
-        for name, text in zip(("robots.txt", "urls.txt", "new.txt"), texts, strict=True):
+        for name, text in zip(
+            ("robots.txt", "urls.txt", "new.txt"), texts, strict=True
+        ):
             (folder / name).write_text(text)
     else:
         folder = example_copy(folder)
     # What a command above those examples leaves there.
     for option, begin in {"--cache": "scrapy robots", "--held": "scrapy crawl"}.items():
         if option in example.command:
-            [above] = [text for text in blocks(page("command.md"), "sh") if begin in text]
+            [above] = [
+                text for text in blocks(page("command.md"), "sh") if begin in text
+            ]
             run(folder, proxy, above)
     done = run(folder, proxy, example.command)
     assert done.err == ""
@@ -155,7 +177,11 @@ def run(folder: Path, proxy: Site, line: str) -> Done:
 
 
 def test_the_fields_are_documented() -> None:
-    rows = section(page("command.md"), "JSON").partition("| field | type |")[2].partition("\n\n")[0]
+    rows = (
+        section(page("command.md"), "JSON")
+        .partition("| field | type |")[2]
+        .partition("\n\n")[0]
+    )
     cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
     assert sorted(re.findall("`([a-z0-9_]+)`", " ".join(cells))) == sorted(FIELDS)
 
@@ -168,7 +194,9 @@ def test_there_are_examples_of_everything() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "example", COMMANDS, ids=[f"{example.page.stem}: {example.command}" for example in COMMANDS]
+    "example",
+    COMMANDS,
+    ids=[f"{example.page.stem}: {example.command}" for example in COMMANDS],
 )
 def test_an_example_prints_what_the_manual_shows(
     tmp_path: Path, proxy: Site, example: Example
@@ -177,14 +205,19 @@ def test_an_example_prints_what_the_manual_shows(
     if not os.environ.get("REP_UPDATE_DOCS"):
         assert timeless(out) == timeless(example.output)
     elif timeless(out) != timeless(example.output):
-        head, text = f"```console\n$ {example.command}\n", example.page.read_text("utf-8")
+        head, text = (
+            f"```console\n$ {example.command}\n",
+            example.page.read_text("utf-8"),
+        )
         text = text.replace(f"{head}{example.output}```", f"{head}{out}```")
         example.page.write_text(text, "utf-8")
 
 
 def test_every_command_can_be_typed() -> None:
     """They name spiders, files and options that are there."""
-    spiders = {path.stem[4:] for path in EXAMPLE.glob("example/spiders/s??_*.py")} | {"serve"}
+    spiders = {path.stem[4:] for path in EXAMPLE.glob("example/spiders/s??_*.py")} | {
+        "serve"
+    }
     for path in PAGES:
         text = path.read_text("utf-8")
         commands = [one.command for one in examples() if one.page == path]
@@ -192,7 +225,11 @@ def test_every_command_can_be_typed() -> None:
         commands += re.findall(rf"`({RUN} [^`\n]+)`", text)
         for command in commands:
             words = shlex.split(command)
-            if words[:2] == RUN.split() and len(words) > 2 or words[:2] == ["scrapy", "crawl"]:
+            if (
+                words[:2] == RUN.split()
+                and len(words) > 2
+                or words[:2] == ["scrapy", "crawl"]
+            ):
                 assert words[2] in spiders, command
             elif words[0] in ("python", "python3") and words[1].endswith(".py"):
                 assert (ROOT / words[1]).exists(), command

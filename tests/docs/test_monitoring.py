@@ -21,15 +21,23 @@ async def test_the_exporter_shows_the_stats_of_a_running_crawl(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
-    site, seen = sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"}), list[str]()
+    site, seen = (
+        sites.add(robots="User-agent: *\nDisallow: /x\n", pages={"/": "page"}),
+        list[str](),
+    )
 
     def look(spider: Any) -> None:
         some = spider.crawler.extensions.middlewares
         [exporter] = [one for one in some if hasattr(one, "collect")]
-        with open_url(f"http://127.0.0.1:{exporter.server.server_port}/metrics") as answer:
+        with open_url(
+            f"http://127.0.0.1:{exporter.server.server_port}/metrics"
+        ) as answer:
             seen.append(answer.read().decode())
 
-    settings = {"EXTENSIONS": {"example.prometheus.Exporter": 500}, "PROMETHEUS_PORT": 0}
+    settings = {
+        "EXTENSIONS": {"example.prometheus.Exporter": 500},
+        "PROMETHEUS_PORT": 0,
+    }
     requests = [site.url("/x"), site.url("/")]
     (await crawl(ListSpider, settings, requests=requests, on_page=look)).assert_clean()
     assert 'scrapy_stat{stat="rep/outcome/rules"} 1.0' in seen[0]
@@ -58,4 +66,6 @@ def test_the_expressions_tell_good_crawls_from_bad_ones() -> None:
 def test_its_stats_are_documented() -> None:
     named = set(re.findall(r"^\| `((?:rep|robotstxt)/[^`]+)` \|", TEXT, re.MULTILINE))
     assert len(named) >= 8
-    assert [one for one in named if f"`{one}`" not in page("signals-and-stats.md")] == []
+    assert [
+        one for one in named if f"`{one}`" not in page("signals-and-stats.md")
+    ] == []

@@ -20,7 +20,11 @@ from tests.helpers.docs import ROOT, blocks, page
 from tests.helpers.rows import every_row
 
 TEXTS = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", page("settings.md")))
-CODE = [(path.name, code) for path in PAGES for code in blocks(path.read_text("utf-8"), "python")]
+CODE = [
+    (path.name, code)
+    for path in PAGES
+    for code in blocks(path.read_text("utf-8"), "python")
+]
 
 
 def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
@@ -28,9 +32,13 @@ def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
     with every_row() as row:
         for name, default in DEFAULTS.items():
             with row(name):
-                said = re.match(r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name])
+                said = re.match(
+                    r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name]
+                )
                 assert said and ast.literal_eval(said[1]) == default
-                example = re.search(rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE)
+                example = re.search(
+                    rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE
+                )
                 assert example
                 value = eval(example[1], {})  # noqa: S307 (our own manual)
                 assert value != default, "an example that changes nothing"
@@ -39,7 +47,9 @@ def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
 
 def test_the_table_of_settings_has_each_with_its_default() -> None:
     text = page("settings.md").partition("\n## ")[0]
-    rows = re.findall(r"^\| \[`(\w+)`\]\(#(\w+)\) \| `(.+)` \| .+ \|$", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[`(\w+)`\]\(#(\w+)\) \| `(.+)` \| .+ \|$", text, re.MULTILINE
+    )
     assert [anchor for _, anchor, _ in rows] == [name.lower() for name in TEXTS]
     assert {name: ast.literal_eval(default) for name, _, default in rows} == DEFAULTS
 
@@ -90,7 +100,9 @@ def test_the_summary_has_words_for_each_stat_of_its_kinds() -> None:
     assert [
         name
         for name in documented
-        if name.split("/")[1] in kinds and name not in words and not name.startswith(lists)
+        if name.split("/")[1] in kinds
+        and name not in words
+        and not name.startswith(lists)
     ] == []
 
 
@@ -104,7 +116,11 @@ def test_an_example_in_python_is_sound() -> None:
                 values: dict[str, object] = {}
                 for line in re.findall(r"^REP_\w+ = .+$", code, re.MULTILINE):
                     exec(line, values)  # noqa: S102
-                ours = {name: value for name, value in values.items() if name.startswith("REP_")}
+                ours = {
+                    name: value
+                    for name, value in values.items()
+                    if name.startswith("REP_")
+                }
                 assert ours.keys() <= DEFAULTS.keys()
                 RepSettings.from_settings(Settings(ours))
 
@@ -113,7 +129,9 @@ def test_spiders_shown_are_those_of_the_example() -> None:
     paths = ROOT.glob("example_project/example/spiders/*.py")
     spiders = "".join(path.read_text("utf-8") for path in paths)
     name = re.compile(r"^class (\w+)", re.MULTILINE)
-    shown = [code for _, code in CODE if set(name.findall(code)) & set(name.findall(spiders))]
+    shown = [
+        code for _, code in CODE if set(name.findall(code)) & set(name.findall(spiders))
+    ]
     assert len(shown) >= 2
     assert [code for code in shown if code not in spiders] == []
 
@@ -121,7 +139,9 @@ def test_spiders_shown_are_those_of_the_example() -> None:
 def test_links_lead_to_pages_and_headings() -> None:
     """As the repository's own site shows them; Sphinx checks its own."""
     broken = []
-    others = [ROOT / name for name in ("SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")]
+    others = [
+        ROOT / name for name in ("SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")
+    ]
     for path in [*PAGES, *others]:
         for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8")):
             file, _, anchor = link.partition("#")
@@ -134,9 +154,14 @@ def test_links_lead_to_pages_and_headings() -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
+    return {
+        re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-")
+        for title in titles
+    }
 
 
 TEXT = ROOT.joinpath("CONTRIBUTING.md").read_text("utf-8")
@@ -164,7 +189,9 @@ def test_environments_and_files_that_are_named_are_there() -> None:
     paths += [one or other for one, other in named]
     assert len(paths) > 20
     folders = (ROOT, ROOT / "scrapy_rep")
-    assert [one for one in paths if not any((folder / one).exists() for folder in folders)] == []
+    assert [
+        one for one in paths if not any((folder / one).exists() for folder in folders)
+    ] == []
 
 
 def test_every_folder_and_mark_is_explained() -> None:
@@ -178,7 +205,9 @@ def test_every_folder_and_mark_is_explained() -> None:
 
 
 def test_workflows_run_the_same_commands() -> None:
-    workflows = [path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")]
+    workflows = [
+        path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")
+    ]
     commands = re.findall(r"- run: (.+)$", "\n".join(workflows), re.MULTILINE)
     assert len(commands) >= 3 or not workflows
     ours = (".ci/run", "python3 tests/run.py")

@@ -38,7 +38,9 @@ class Followed:
 
     def opened(self, spider: Spider) -> None:
         following = EngineAccess(spider.crawler).following
-        self.trail = following.trail(KEY, lambda number: self.events.append(f"done {number}"))
+        self.trail = following.trail(
+            KEY, lambda number: self.events.append(f"done {number}")
+        )
         following.begin()
 
     def note(self, event: str) -> None:
@@ -73,7 +75,9 @@ class Followed:
             return
             yield
 
-        kind = type("One", (ListSpider,), {"parse": parse, "start": start, **(spider or {})})
+        kind = type(
+            "One", (ListSpider,), {"parse": parse, "start": start, **(spider or {})}
+        )
         if middleware is not None:
             settings["DOWNLOADER_MIDDLEWARES"] = {middleware: 600}
         listening = {signals.spider_opened: self.opened, **(handlers or {})}
@@ -129,7 +133,10 @@ ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"handlers": {signals.request_scheduled: refuse}},
         ["done 1", "sent"],
     ),
-    "a project's middleware drops the answer": ({"middleware": Raises}, ["sent", "done 1"]),
+    "a project's middleware drops the answer": (
+        {"middleware": Raises},
+        ["sent", "done 1"],
+    ),
     "a project's middleware breaks": ({"middleware": Breaks}, ["sent", "done 1"]),
     "a project's middleware drops the request": (
         {"middleware": RefusesRequests},
@@ -145,7 +152,11 @@ ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "retries": ({"path": "/down", "RETRY_TIMES": 2}, ["sent", "done 1"]),
     "forbidden": ({"path": "/private"}, ["sent", "done 1"]),
     "no answer, and an errback": (
-        {"path": "/silent", "DOWNLOAD_TIMEOUT": 0.2, "spider": {"failed_page": errback}},
+        {
+            "path": "/silent",
+            "DOWNLOAD_TIMEOUT": 0.2,
+            "spider": {"failed_page": errback},
+        },
         ["sent", "done 1"],
     ),
 }
@@ -156,7 +167,11 @@ async def test_every_end_of_a_request_is_told(sites: Sites) -> None:
     with every_row() as row:
         for name, (how, expected) in ENDS.items():
             with row(name):
-                pages = {"/moved": redirect("/target"), "/loop": redirect("/loop"), "/down": 503}
+                pages = {
+                    "/moved": redirect("/target"),
+                    "/loop": redirect("/loop"),
+                    "/down": 503,
+                }
                 site = sites.add(robots=RULES, pages={**pages, "/silent": silence()})
                 followed = Followed(site)
                 settings = {"path": "/page", "RETRY_TIMES": 0, **how}
@@ -197,7 +212,9 @@ async def test_a_copy_that_is_downloaded_directly_does_not_end_it(sites: Sites) 
 
         async def process_request(self, request: Request) -> None:
             if request.url.endswith("/page"):
-                await self.crawler.engine.download_async(request.replace(url=site.url("/token")))
+                await self.crawler.engine.download_async(
+                    request.replace(url=site.url("/token"))
+                )
 
     site = sites.add()
     assert await Followed(site).crawl("/page", middleware=ByTheWay) == CALLED
@@ -207,7 +224,8 @@ async def test_a_copy_that_is_downloaded_directly_does_not_end_it(sites: Sites) 
 async def test_numbers_of_another_run_mean_nothing() -> None:
     done: list[int] = []
     mine, earlier = (
-        Trail(KEY, done.append, is_kept=lambda: False, in_memory=False) for _ in range(2)
+        Trail(KEY, done.append, is_kept=lambda: False, in_memory=False)
+        for _ in range(2)
     )
     earlier._run -= 1
     request = Request("http://a.example/")
@@ -273,7 +291,9 @@ async def test_pages_that_another_extension_refuses(
     assert result.stat("offsite/filtered") == len(urls)
 
 
-async def test_rows_of_held_requests_go_without_the_collector(sites: Sites, tmp_path: Any) -> None:
+async def test_rows_of_held_requests_go_without_the_collector(
+    sites: Sites, tmp_path: Any
+) -> None:
     """Once the callback has ended, and not before."""
     robots = silent_until_open()
     site = sites.add(robots=robots)
@@ -300,7 +320,10 @@ async def test_rows_of_held_requests_go_without_the_collector(sites: Sites, tmp_
     settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "ITEM_PIPELINES": {Pipeline: 1}}
     with no_collector():
         result = await crawl(
-            Counting, settings, requests=urls(site, 45), signal_handlers={request_held: held}
+            Counting,
+            settings,
+            requests=urls(site, 45),
+            signal_handlers={request_held: held},
         )
     assert len(result.responses) == 45
     assert rows[0] == 45

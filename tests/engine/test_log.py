@@ -45,14 +45,20 @@ def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.records) == 1200 + 3
 
 
-def test_what_was_told_is_told_again_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_told_is_told_again_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("DEBUG")
     limiter = Limiter(get_logger("scrapy_rep.test"), "sites so")
     for about in "aab":
         limiter.log("Site %(one)s", {"one": about}, None, about)
     told = [(one.levelname, one.getMessage()) for one in caplog.records]
     more = "; more for this origin at DEBUG level"
-    assert told == [("INFO", f"Site a{more}"), ("DEBUG", "Site a"), ("INFO", f"Site b{more}")]
+    assert told == [
+        ("INFO", f"Site a{more}"),
+        ("DEBUG", "Site a"),
+        ("INFO", f"Site b{more}"),
+    ]
 
 
 def test_no_line_shows_a_password(caplog: pytest.LogCaptureFixture) -> None:
@@ -162,20 +168,30 @@ def hold_some(table: HeldRequests, origin: Origin, count: int) -> None:
         table.hold_waiting(table.add_waiting(origin, held(number).request, None))
 
 
-def test_the_three_origins_with_most_are_named_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_three_origins_with_most_are_named_and_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     context = context_of()
     origins = Origins(context)
     table = HeldRequests(context, origins)
-    errors = {"d": "HTTP 503", "c": "CannotResolveHostError: no DNS", "b": "Odd: " + "x" * 99}
+    errors = {
+        "d": "HTTP 503",
+        "c": "CannotResolveHostError: no DNS",
+        "b": "Odd: " + "x" * 99,
+    }
     for count, name in enumerate("abcd", 1):
         origin = Origin.from_url(f"http://{name}.test/")
         if name in errors:
-            entry = Entry(str(origin), unreachable_since=1.0, attempts=1, error=errors[name])
+            entry = Entry(
+                str(origin), unreachable_since=1.0, attempts=1, error=errors[name]
+            )
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    holding.HoldLog(context, origins.table).state(list(table.queues.values()), 1, 2, idle=False)
+    holding.HoldLog(context, origins.table).state(
+        list(table.queues.values()), 1, 2, idle=False
+    )
     assert caplog.messages[0].startswith(
         "10 requests held (4 to http://d.test: HTTP 503; 3 to http://c.test: unknown host; "
         "2 to http://b.test: Odd; 1 to 1 other origin); next robots.txt attempt in 1 s"
@@ -197,7 +213,9 @@ async def test_a_line_a_minute_tells_what_is_held(
         if len(told) == 3:
             page.open()
 
-    idle = at_line("scrapy_rep.holding", f"Nothing left to do but wait: {line}", record.close)
+    idle = at_line(
+        "scrapy_rep.holding", f"Nothing left to do but wait: {line}", record.close
+    )
     with at_line("scrapy_rep.holding", line, look) as told, idle:
         result = await record.crawl(
             [*urls(site, 3), busy.url("/x")],
@@ -226,7 +244,9 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
     assert result.stat(f"downloader/exception_type_count/{kind}") == 2 + robots
     assert lines(result, "is unreachable (DownloadConnectionRefusedError: ")
     assert lines(result, "Connection refused. The crawl goes on", level="WARNING")
-    ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    ours = [
+        one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")
+    ]
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
@@ -237,7 +257,9 @@ def test_what_is_remembered_takes_little_memory() -> None:
     assert [table.count for table in tables] == [len({*table}) for table in tables]
     assert max(table.count for table in tables) <= 100_000
     assert sum(sys.getsizeof(table._places) for table in tables) < 2_200_000
-    assert not any(some.add(f"http://{number}.example") for number in range(300_000, 400_000))
+    assert not any(
+        some.add(f"http://{number}.example") for number in range(300_000, 400_000)
+    )
     assert some.add("http://0.example")
 
 
@@ -245,7 +267,9 @@ def test_any_hash_can_be_remembered() -> None:
     """Hashes of small numbers are these numbers: neighbours, negative ones, and 0."""
     some = BoundedSet()
     values = [*range(-2000, 2000), 2**61 - 2, -(2**61 - 2)]
-    assert [some.add(value) for value in values].count(False) <= 1  # -1 and -2 have the same hash
+    assert [some.add(value) for value in values].count(
+        False
+    ) <= 1  # -1 and -2 have the same hash
     assert all(value in some for value in values)
 
 

@@ -80,7 +80,10 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
             "/a": redirect("/private"),
             "/b": redirect(other.url("/theirs")),
             "/c": redirect(other.url("/private")),
-            "/d": answer('<meta http-equiv="refresh" content="0; url=/private">', type="text/html"),
+            "/d": answer(
+                '<meta http-equiv="refresh" content="0; url=/private">',
+                type="text/html",
+            ),
         },
     )
     result = await crawl([site.url(path) for path in ("/a", "/b", "/c", "/d")])
@@ -95,7 +98,9 @@ async def test_redirected_pages_obey_the_rules_of_where_they_lead(sites: Sites) 
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_proxy_of_the_project_is_used(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_of_the_project_is_used(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = sites.add(robots=RULES)
     monkeypatch.setenv("http_proxy", proxy.url(""))
     monkeypatch.setenv("no_proxy", "")
@@ -133,7 +138,9 @@ NEIGHBOURS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("settings", NEIGHBOURS.values(), ids=NEIGHBOURS)
-async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_the_answer_does_not_change(
+    sites: Sites, settings: dict[str, Any]
+) -> None:
     def add(robots: Behaviour | str | int) -> Site:
         return sites.add(robots=robots)
 
@@ -154,14 +161,21 @@ async def test_the_answer_does_not_change(sites: Sites, settings: dict[str, Any]
         assert result.disallowed(site.url("/private"))
     for site in (busy, gone):
         assert isinstance(result.failure(site.url("/x")), RobotsUnreachable)
-    assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [2, 1, 1, 1]
+    assert [site.count("/robots.txt") for site in (plain, missing, busy, moved)] == [
+        2,
+        1,
+        1,
+        1,
+    ]
     assert gone.tried_once("/robots.txt")
     assert result.stat("retry/count") == 0
     result.assert_clean()
 
 
 @pytest.mark.download
-async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(sites: Sites) -> None:
+async def test_projects_that_take_cut_transfers_take_a_cut_robots_txt(
+    sites: Sites,
+) -> None:
     """By DOWNLOAD_FAIL_ON_DATALOSS = False alone. Nothing then advises to set it."""
     packed = gzip.compress(RULES.encode())[:-8]  # without its checksum
     zipped = [("Content-Encoding", "gzip"), ("Content-Length", "500")]
@@ -216,7 +230,8 @@ class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])): 
 
 @pytest.mark.needs_reactor
 @pytest.mark.parametrize(
-    ("handler", "asked_for"), [(None, "gzip"), (OwnHandler, "gzip"), (ForeignHandler, None)]
+    ("handler", "asked_for"),
+    [(None, "gzip"), (OwnHandler, "gzip"), (ForeignHandler, None)],
 )
 async def test_sitemaps_are_asked_for_as_the_handler_needs_it(
     sites: Sites, handler: Any, asked_for: str | None
@@ -228,7 +243,9 @@ async def test_sitemaps_are_asked_for_as_the_handler_needs_it(
     result = await crawl([site.url("/x")], {**settings, "REP_SITEMAPS": True})
     assert result.status(site.url("/listed")) == 200
     [sitemap], [page] = site.hits("/sitemap.xml"), site.hits("/listed")
-    assert sitemap.header("Accept-Encoding") == (asked_for or page.header("Accept-Encoding"))
+    assert sitemap.header("Accept-Encoding") == (
+        asked_for or page.header("Accept-Encoding")
+    )
     assert (sitemap.headers == page.headers) == (asked_for is None)
     result.assert_clean()
 
@@ -237,7 +254,9 @@ async def test_no_encoding_is_asked_for_that_cannot_be_decoded(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Scrapy can, by another library."""
-    monkeypatch.setattr("scrapy_rep.origins.answer.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"])
+    monkeypatch.setattr(
+        "scrapy_rep.origins.answer.ACCEPTED_ENCODINGS", [b"gzip", b"br", b"new"]
+    )
     site = sites.add(robots=RULES)
     await crawl([site.url("/x")])
     assert site.requests[0].header("Accept-Encoding") == "gzip, deflate"
@@ -267,7 +286,9 @@ async def test_scrapy_poet_pages_and_inline_requests_obey(sites: Sites) -> None:
     site, other = sites.add(robots=RULES), sites.add(robots=RULES)
     addons = {"scrapy_rep.Addon": 300, "scrapy_poet.Addon": 300}
     inline = [other.url("/page"), other.url("/private")]
-    result = await crawl(PoetSpider, {"ADDONS": addons}, requests=both(site), inline=inline)
+    result = await crawl(
+        PoetSpider, {"ADDONS": addons}, requests=both(site), inline=inline
+    )
     assert_obeys(result, site)
     assert list(result.responses) == [site.url("/page")]
     assert result.spider.items == [{inline[0]: 200}, {inline[1]: None}]
@@ -286,7 +307,12 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
     other = sites.add(robots=RULES, pages={"/open.js": "", "/private/x.js": ""})
     html = "".join(
         f'<script src="{one}"></script>'
-        for one in ("/own.js", "/private/y.js", other.url("/open.js"), other.url("/private/x.js"))
+        for one in (
+            "/own.js",
+            "/private/y.js",
+            other.url("/open.js"),
+            other.url("/private/x.js"),
+        )
     )
     site = sites.add(robots=RULES, pages={"/page": answer(html, type="text/html")})
 
@@ -312,7 +338,12 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
     requests = [Request(url, meta={"playwright": True}) for url in both(site)]
     result = await crawl(Browsing, settings, requests=requests)
     assert_obeys(result, site)
-    assert site.count("/own.js") == other.count("/open.js") == other.count("/robots.txt") == 1
+    assert (
+        site.count("/own.js")
+        == other.count("/open.js")
+        == other.count("/robots.txt")
+        == 1
+    )
     assert site.count("/private/y.js") == other.count("/private/x.js") == 0
     assert result.stat("playwright/request_count/aborted") == 2
     [fetch] = site.hits("/robots.txt")
@@ -322,7 +353,9 @@ async def test_playwright_pages_and_their_requests_obey(sites: Sites) -> None:
 @pytest.mark.scrapy_api
 async def test_two_crawls_in_one_process_keep_apart(sites: Sites) -> None:
     """Each asks for robots.txt itself, and is its own agent."""
-    site = sites.add(robots="User-agent: one\nDisallow: /1\n\nUser-agent: two\nDisallow: /2\n")
+    site = sites.add(
+        robots="User-agent: one\nDisallow: /1\n\nUser-agent: two\nDisallow: /2\n"
+    )
     runner = new_runner()
     crawlers = [runner.create_crawler(ListSpider) for _ in range(2)]
     for crawler, agent in zip(crawlers, ("one", "two"), strict=True):
@@ -330,9 +363,16 @@ async def test_two_crawls_in_one_process_keep_apart(sites: Sites) -> None:
     urls = [site.url("/1"), site.url("/2")]
     with captured_log() as records:
         for running in [runner.crawl(crawler, requests=urls) for crawler in crawlers]:
-            await (maybe_deferred_to_future(running) if isinstance(running, Deferred) else running)
+            await (
+                maybe_deferred_to_future(running)
+                if isinstance(running, Deferred)
+                else running
+            )
     found = [
-        ({one.url for one in spider.responses}, {request.url for request, _ in spider.errors})
+        (
+            {one.url for one in spider.responses},
+            {request.url for request, _ in spider.errors},
+        )
         for spider in [crawler.spider for crawler in crawlers]
     ]
     assert found == [({urls[1]}, {urls[0]}), ({urls[0]}, {urls[1]})]

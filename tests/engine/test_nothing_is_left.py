@@ -71,7 +71,9 @@ class Town(NamedTuple):
             "REP_CACHE_REDIS_URL": self.redis,
             "REP_DECISIONS": f"{crawl}.jsonl",
             "REP_REPORT": f"{crawl}.html",
-            "JOBDIR": str(self.folder / f"job-{job}") if number % 2 or job != number else None,
+            "JOBDIR": str(self.folder / f"job-{job}")
+            if number % 2 or job != number
+            else None,
             **({"REP_CRAWL_DELAY": "slowly"} if number == WRONG else {}),
             **({"DOWNLOADER_MIDDLEWARES": {Refuses: 990}} if number == REFUSED else {}),
         }
@@ -130,7 +132,9 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
         stats=crawler.stats.get_stats() if crawler.stats else {},
         pages={response.url for response in spider.responses} if spider else set(),
         items=set(items),
-        failures={one.url: type(raised) for one, raised in spider.errors} if spider else {},
+        failures={one.url: type(raised) for one, raised in spider.errors}
+        if spider
+        else {},
         error=error,
     )
 
@@ -138,7 +142,11 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
 def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) -> None:
     stats = found.stats
     assert stats["finish_reason"] == "finished"
-    pages = {town.site.url("/page"), town.site.url("/no/1"), town.held[number].url("/held")}
+    pages = {
+        town.site.url("/page"),
+        town.site.url("/no/1"),
+        town.held[number].url("/held"),
+    }
     if number == STOPPED + 1:  # the listed one may have been fetched before the stop
         pages.add(town.held[STOPPED].url("/held"))
     else:
@@ -148,10 +156,15 @@ def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) 
     assert found.failures == {town.site.url("/private"): RobotsDisallowed}
     assert found.items == found.pages - {town.site.url("/no/1")}
     assert stats["rep/crawl_delay/origins"] == 1
-    assert stats["rep/held"] >= 1  # the other pages too, where a first answer takes its time
+    assert (
+        stats["rep/held"] >= 1
+    )  # the other pages too, where a first answer takes its time
     # From the second crawl on, those that share a storage have the robots.txt from there.
     assert ("rep/cache/recalled" in stats) == (number % 3 > 0 and number >= 3)
-    told = {(one["verdict"], one["url"]) for one in decisions(town.folder / f"{number}.jsonl")}
+    told = {
+        (one["verdict"], one["url"])
+        for one in decisions(town.folder / f"{number}.jsonl")
+    }
     assert ("disallowed", town.site.url("/private")) in told
     assert ("usage_item", town.site.url("/no/1")) in told
     report = (town.folder / f"{number}.html").read_text()
@@ -191,7 +204,9 @@ async def test_several_crawls_leave_nothing_behind(
     await nothing_is_under_way_but(before)
     gc.collect()
     assert [number for number, one in enumerate(crawls) if one.crawler()] == []
-    assert [number for number, one in enumerate(crawls) if one.spider and one.spider()] == []
+    assert [
+        number for number, one in enumerate(crawls) if one.spider and one.spider()
+    ] == []
 
 
 def hooks() -> dict[str, tuple[int, int]]:
@@ -227,7 +242,9 @@ async def nothing_is_under_way_but(before: tuple[list[Any], int]) -> None:
     """Wait for that: servers close their side of a connection in a moment."""
     until = time.monotonic() + 5
     while True:
-        await a_while(0.01)  # without asyncio, a crawl may end in the middle of what ends it
+        await a_while(
+            0.01
+        )  # without asyncio, a crawl may end in the middle of what ends it
         found, opened = busy()
         new = [one for one in found if one not in before[0]]
         if (not new and opened <= before[1]) or time.monotonic() > until:

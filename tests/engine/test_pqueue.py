@@ -106,7 +106,13 @@ def test_whatever_happens_the_least_active_slot_is_next() -> None:
 def test_few_slots_come_in_scrapys_order() -> None:
     ours, theirs = World(BroadPriorityQueue), World(DownloaderAwarePriorityQueue)
     for world in (ours, theirs):
-        world.push(*[f"h{number}/{page}" for number in range(pqueue._MANY - 1) for page in (1, 2)])
+        world.push(
+            *[
+                f"h{number}/{page}"
+                for number in range(pqueue._MANY - 1)
+                for page in (1, 2)
+            ]
+        )
     for number in range(100):
         assert ours.pop() == theirs.pop()
         if number % 3:

@@ -87,7 +87,9 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
         seen.append(downloader.total_concurrency)
         with engine.extra_slot():
             seen.append(downloader.total_concurrency)
-        seen.extend([downloader.total_concurrency, type(engine.scheduler), engine.paused])
+        seen.extend(
+            [downloader.total_concurrency, type(engine.scheduler), engine.paused]
+        )
         engine._crawler.engine.pause()
         seen.append(engine.paused)
         later(0.1, engine._crawler.engine.unpause)
@@ -98,7 +100,9 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
 
 @pytest.mark.parametrize("is_lazy", [False, True])
 @pytest.mark.parametrize("handler", OTHERS)
-async def test_pools_of_connections_are_enlarged(sites: Sites, handler: str, is_lazy: bool) -> None:
+async def test_pools_of_connections_are_enlarged(
+    sites: Sites, handler: str, is_lazy: bool
+) -> None:
     """Handlers that take the size of their pool from a setting are made anew before the first request, say
     nothing a second time, and all are closed after the crawl."""
     settings = {**handler_settings(handler), "CONCURRENT_REQUESTS": 5}
@@ -163,7 +167,9 @@ async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:
         assert type(spider.crawler.engine._slot.inprogress) is set  # type: ignore[union-attr]
         following.begin()
 
-    await in_a_crawl(sites, look, signal_handlers={scrapy_signals.spider_opened: opened})
+    await in_a_crawl(
+        sites, look, signal_handlers={scrapy_signals.spider_opened: opened}
+    )
     assert len(requests) == 1
     assert type(sets[0]) is _InProgress
     assert not sets[0]
@@ -181,13 +187,19 @@ async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> 
         assert engine.scheduler.dqs is queues
 
     result = await in_a_crawl(sites, look, {"JOBDIR": str(tmp_path)})
-    assert result.stat("scheduler/enqueued/memory") == result.stat("scheduler/enqueued/disk") == 1
+    assert (
+        result.stat("scheduler/enqueued/memory")
+        == result.stat("scheduler/enqueued/disk")
+        == 1
+    )
     assert len(result.responses) == 2
     assert_no_errors(result)
 
 
 @pytest.mark.loop
-async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Sites) -> None:
+async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(
+    sites: Sites,
+) -> None:
     """By `Downloader.handlers.download_request_async`. `request_reached_downloader` comes before the
     queue: if that changes, it can take the place of this."""
     site, delay = sites.add(), 0.3
@@ -212,7 +224,9 @@ async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(sites: Si
         for name in ("first", "second"):
             url = site.url(f"/{name}")
             deferred_from_coro(
-                engine._crawler.engine.download_async(Request(url, meta={HOP_KEY: Ours()}))
+                engine._crawler.engine.download_async(
+                    Request(url, meta={HOP_KEY: Ours()})
+                )
             )
 
     assert_no_errors(await in_a_crawl(sites, look, {"DOWNLOAD_DELAY": delay}))
@@ -282,9 +296,9 @@ def test_what_a_rule_of_a_crawl_spider_makes_of_a_page() -> None:
     page = HtmlResponse(where, body=b"<a href='/page'>x</a>", encoding="utf-8")
     [scrapys] = spider._requests_to_follow(page)
     assert ours is not None
-    assert ours.to_dict(spider=spider) | {"meta": None} == scrapys.to_dict(spider=spider) | {
-        "meta": None
-    }
+    assert ours.to_dict(spider=spider) | {"meta": None} == scrapys.to_dict(
+        spider=spider
+    ) | {"meta": None}
     assert ours.meta == {"rule": 1, "link_text": "", "found_in": where}
     assert scrapys.meta == {**ours.meta, "link_text": "x"}
     assert ours.callback == spider._callback
@@ -323,7 +337,9 @@ async def test_which_request_the_engine_schedules(sites: Sites) -> None:
         crawled.append((request.url, scheduling.request is request))
 
     def on_page(spider: ListSpider) -> Any:
-        return Request(site.url("/c"), callback=id) if len(spider.responses) == 1 else None
+        return (
+            Request(site.url("/c"), callback=id) if len(spider.responses) == 1 else None
+        )
 
     handlers = {scrapy_signals.request_scheduled: scheduled}
     await crawl([site.url("/a")], signal_handlers=handlers, on_page=on_page)
@@ -362,7 +378,11 @@ WAYS: dict[str, tuple[Callable[[Any], object], dict[str, Any], str]] = {
     "callback": (_callback, {}, "way"),
     "close_spider_async": (_async, {}, "way"),
     "stop_async": (_stop, {}, "shutdown"),
-    "crawler": (lambda engine: deferred_from_coro(engine.crawler.stop_async()), {}, "shutdown"),
+    "crawler": (
+        lambda engine: deferred_from_coro(engine.crawler.stop_async()),
+        {},
+        "shutdown",
+    ),
     "idle": (id, {}, "finished"),
     "pagecount": (id, {"CLOSESPIDER_PAGECOUNT": 1}, "closespider_pagecount"),
 }
@@ -456,18 +476,24 @@ async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -
                 yield Request(site.url("/page"), dont_filter=True)
                 await a_while(0)
 
-    result = await crawl(Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}})
+    result = await crawl(
+        Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}}
+    )
     assert result.reason == "way"
     assert events[-1] == "closed"
 
 
-async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(sites: Sites) -> None:
+async def test_nothing_is_begun_before_the_engine_knows_that_it_closes(
+    sites: Sites,
+) -> None:
     """CLOSESPIDER_PAGECOUNT would be exceeded: as Scrapy's own test of it says."""
     site = sites.add()
 
     def on_page(spider: ListSpider) -> None:
         if len(spider.responses) == 2:
-            EngineAccess(spider.crawler).before_closing(Stage.SEEDING, lambda: a_while(0.1))
+            EngineAccess(spider.crawler).before_closing(
+                Stage.SEEDING, lambda: a_while(0.1)
+            )
             _async(spider.crawler.engine)
 
     result = await crawl(urls(site, 9), {"CONCURRENT_REQUESTS": 1}, on_page=on_page)
@@ -520,7 +546,9 @@ async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     """Its errback is called, and what that yields is handled, also while the crawl is closed."""
 
     async def fail(engine: EngineAccess) -> None:
-        request = Product("http://other.example/", 1, errback=engine._crawler.spider.failed)  # type: ignore[union-attr]
+        request = Product(
+            "http://other.example/", 1, errback=engine._crawler.spider.failed
+        )  # type: ignore[union-attr]
         await maybe_deferred_to_future(engine.fail(request, IgnoreRequest("why")))
 
     def look(engine: EngineAccess) -> None:
@@ -563,7 +591,10 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     seen: list[Any] = []
 
     def look(engine: EngineAccess) -> None:
-        slots, [(key, slot)] = engine.slots, engine._crawler.engine.downloader.slots.items()
+        slots, [(key, slot)] = (
+            engine.slots,
+            engine._crawler.engine.downloader.slots.items(),
+        )
         assert type(slot) is scrapys.Slot
         assert 0 <= _clock() - slot.lastseen < 60
         own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
@@ -572,7 +603,10 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         assert slots.slow(key, "a", ("foo",), 0.01)
         assert not slots.slow("no such slot", "a", (), 5.0)
         slots.slow(key, "b", (), 0.005)
-        assert (slots.agents_of(key, "a"), slots.agents_of("no such slot", "a")) == ([("foo",)], [])
+        assert (slots.agents_of(key, "a"), slots.agents_of("no such slot", "a")) == (
+            [("foo",)],
+            [],
+        )
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
         new = engine._crawler.engine.downloader.slots[beside]
@@ -658,9 +692,15 @@ async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
 def test_no_other_module_reaches_into_the_engine() -> None:
     for path in sorted(Path(scrapy_rep.__file__).parent.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if path.parent.name == "engine" or not any(f".{name}" in text for name in PRIVATE):
+        if path.parent.name == "engine" or not any(
+            f".{name}" in text for name in PRIVATE
+        ):
             continue
-        used = {one.attr for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Attribute)}
+        used = {
+            one.attr
+            for one in ast.walk(ast.parse(text))
+            if isinstance(one, ast.Attribute)
+        }
         assert not used & PRIVATE, path
 
 

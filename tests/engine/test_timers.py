@@ -26,7 +26,9 @@ class World:
         assert seconds >= 0
         timer = self.now + seconds, function
         self.timers.append(timer)
-        return SimpleNamespace(cancel=lambda: timer in self.timers and self.timers.remove(timer))
+        return SimpleNamespace(
+            cancel=lambda: timer in self.timers and self.timers.remove(timer)
+        )
 
     def set(self, key: str, when: float) -> None:
         self.alarm.set(key, when - self.now)
@@ -70,7 +72,9 @@ def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
     assert len(world.due) == 1000
 
 
-@pytest.mark.parametrize(("first", "second"), [(105.0, 103.0), (105.0, 107.0), (105.0, 99.0)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(105.0, 103.0), (105.0, 107.0), (105.0, 99.0)]
+)
 def test_an_alarm_set_again_rings_once_at_the_new_time(
     world: World, first: float, second: float
 ) -> None:
@@ -122,7 +126,9 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
     assert not world.alarm._times and not world.alarm._heap
 
 
-def test_one_that_fails_or_is_set_again_while_it_rings_is_due_again(world: World) -> None:
+def test_one_that_fails_or_is_set_again_while_it_rings_is_due_again(
+    world: World,
+) -> None:
     failures = iter([True, True])
 
     def ring(key: str) -> None:
@@ -136,6 +142,13 @@ def test_one_that_fails_or_is_set_again_while_it_rings_is_due_again(world: World
     world.set("b", 105.5)
     with captured_log() as records:
         world.go_to(200.0)
-    due = [(105.0, "a"), (105.5, "b"), (106.0, "a"), (107.0, "a"), (117.5, "b"), (129.5, "b")]
+    due = [
+        (105.0, "a"),
+        (105.5, "b"),
+        (106.0, "a"),
+        (107.0, "a"),
+        (117.5, "b"),
+        (129.5, "b"),
+    ]
     assert world.due == [*due, (141.5, "b")]
     assert [one.levelname for one in records] == ["ERROR"]

@@ -34,7 +34,10 @@ class Verdict:
         return sorted({fault.partition(":")[0] for fault in self.faults})
 
     def __str__(self) -> str:
-        lines = [str(self.world), *(f"  ! {fault[:2000]}" for fault in self.faults[:12])]
+        lines = [
+            str(self.world),
+            *(f"  ! {fault[:2000]}" for fault in self.faults[:12]),
+        ]
         if len(self.faults) > 12:
             lines.append(f"  ! and {len(self.faults) - 12} more")
         lines.append(f"  again: python -m tests.fuzz.crawls --seeds {self.world.seed}")
@@ -68,14 +71,24 @@ def run_of(world: World, served: ServedWorld, number: int, folder: Path) -> RunR
     from tests.helpers.process import REACTORS, ROOT, arguments_of, environment
     from tests.helpers.scrapy_process import ScrapyProcess
 
-    events, log, plan = folder / f"{number}.events", folder / f"{number}.log", folder / "plan.json"
+    events, log, plan = (
+        folder / f"{number}.events",
+        folder / f"{number}.log",
+        folder / "plan.json",
+    )
     events.touch()
     log.touch()
-    plan.write_text(json.dumps({**world.as_json(), "roots": [one.root for one in served.origins]}))
+    plan.write_text(
+        json.dumps({**world.as_json(), "roots": [one.root for one in served.origins]})
+    )
     jobdir = folder / "jobdir"
     before = held_rows(jobdir)
     run = world.runs[number]
-    cancels = "" if world.cancels is None else f"{served.origins[world.cancels].root}/robots.txt"
+    cancels = (
+        ""
+        if world.cancels is None
+        else f"{served.origins[world.cancels].root}/robots.txt"
+    )
     variables = {
         "CRAWL_EVENTS": str(events),
         "CRAWL_LIMIT": f"{world.limit:g}",
@@ -87,7 +100,11 @@ def run_of(world: World, served: ServedWorld, number: int, folder: Path) -> RunR
         arguments_of(
             *("runspider", str(ROOT / "tests/fuzz/world_spider.py")),
             *("-a", f"plan={plan}", "-a", f"run={number}"),
-            settings={**settings_of(world, folder), **run.settings, **REACTORS[world.reactor]},
+            settings={
+                **settings_of(world, folder),
+                **run.settings,
+                **REACTORS[world.reactor],
+            },
         ),
         cwd=folder,
         variables=environment(**variables),
@@ -140,7 +157,9 @@ def settings_of(world: World, folder: Path) -> dict[str, Any]:
     return settings
 
 
-def verdicts(seeds: Iterable[int], workers: int, keep: Path | None = None) -> Iterator[Verdict]:
+def verdicts(
+    seeds: Iterable[int], workers: int, keep: Path | None = None
+) -> Iterator[Verdict]:
     """Run the worlds of *seeds*, so many at a time; yield as they end."""
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -171,11 +190,15 @@ def verdicts(seeds: Iterable[int], workers: int, keep: Path | None = None) -> It
 def main(arguments: list[str]) -> int:
     from collections import defaultdict
 
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.crawls", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz.crawls", description=__doc__
+    )
     parser.add_argument("--seeds", default="0-99", help="such as 17, 3,5,9 or 0-99")
     parser.add_argument("--workers", type=int, default=8, help="worlds at a time")
     parser.add_argument("--keep", type=Path, help="a folder for the logs")
-    parser.add_argument("--show", action="store_true", help="print the worlds, and run none")
+    parser.add_argument(
+        "--show", action="store_true", help="print the worlds, and run none"
+    )
     parser.add_argument(
         "--verbose", action="store_true", help="print the worlds without faults, too"
     )

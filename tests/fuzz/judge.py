@@ -64,12 +64,16 @@ class RunRecord:
         wrong = re.compile(r"^\S+ \S+ \S+ (ERROR|CRITICAL): |^Traceback", re.MULTILINE)
         errors = [record for record in records if wrong.search(record)]
         if self.stopped:
-            errors = [one for one in errors if "Error while reading start items" not in one]
+            errors = [
+                one for one in errors if "Error while reading start items" not in one
+            ]
         return errors
 
     def pauses(self) -> list[tuple[float, float]]:
         ends = [event["t"] for event in self.of("unpaused")] + [self.ended]
-        return list(zip((event["t"] for event in self.of("paused")), ends, strict=False))
+        return list(
+            zip((event["t"] for event in self.of("paused")), ends, strict=False)
+        )
 
 
 @dataclass
@@ -82,7 +86,9 @@ class Life:
 
 
 class Judge:
-    def __init__(self, world: World, served: ServedWorld, runs: list[RunRecord]) -> None:
+    def __init__(
+        self, world: World, served: ServedWorld, runs: list[RunRecord]
+    ) -> None:
         self.world, self.served, self.runs = world, served, runs
         self.lives: defaultdict[str, Life] = defaultdict(Life)
         for run in runs:
@@ -104,7 +110,14 @@ class Judge:
 
     def faults(self) -> list[str]:
         """All that is wrong."""
-        checks = [self.ends, self.processes, self.given_up, self.forbidden, self.asked, self.stats]
+        checks = [
+            self.ends,
+            self.processes,
+            self.given_up,
+            self.forbidden,
+            self.asked,
+            self.stats,
+        ]
         checks += [self.prompt, self.beside, self.seeded, self.order]
         return [fault for check in checks for fault in check()]
 
@@ -122,7 +135,9 @@ class Judge:
                 if not run.stopped and event["detail"] != "finished":
                     yield f"reason: run {run.number} ended as {event['detail']}"
             if self.world.cancels is None:
-                yield from (f"log: run {run.number}: {text[:1500]}" for text in run.errors())
+                yield from (
+                    f"log: run {run.number}: {text[:1500]}" for text in run.errors()
+                )
 
     # Each request
 
@@ -140,13 +155,17 @@ class Judge:
             per_run = Counter(number for number, *_ in [*life.pages, *life.failures])
             if per_run and max(per_run.values()) > 1:
                 yield f"twice: {url} ended twice in one run: {life}"
-            lost_by_scrapy = self.runs[life.scheduled[0][0]].stopped and not self.world.jobdir
+            lost_by_scrapy = (
+                self.runs[life.scheduled[0][0]].stopped and not self.world.jobdir
+            )
             if not life.pages and not life.failures and not lost_by_scrapy:
                 yield f"lost: {url} never ended: {life}"
             for number, _, text in life.failures:
                 if text.startswith(("RobotsDisallowed", "RobotsUnreachable")):
                     continue
-                if not (self.runs[number].stopped and any(word in text for word in CLOSED)):
+                if not (
+                    self.runs[number].stopped and any(word in text for word in CLOSED)
+                ):
                     yield f"failure: {url}: {text}"
 
     def forbidden(self) -> Iterator[str]:
@@ -164,7 +183,9 @@ class Judge:
                     if not self._allows(origin, path, at, refuses=True):
                         yield f"allowed: {url} was refused: {text}: {origin.asked}"
 
-    def _allows(self, origin: ServedOrigin, path: str, at: float, *, refuses: bool) -> bool:
+    def _allows(
+        self, origin: ServedOrigin, path: str, at: float, *, refuses: bool
+    ) -> bool:
         """Whether a version that could be known *at* that time allows, or *refuses*, the path."""
         section = path.split("/")[1]
         versions = [
@@ -196,10 +217,15 @@ class Judge:
         plan = origin.plan
         room = {"REP_HOLD_MAX_REQUESTS"} & {*self.world.settings, *self.runs_settings}
         if plan.refused or (room and "held for" not in text):
-            return None  # nobody there to say how often it was asked; or there is no room
+            return (
+                None  # nobody there to say how often it was asked; or there is no room
+            )
         if "the host is down" in text:
             return "its host is up"
-        if plan.healthy and max(step.seconds for step in plan.script) + MARGIN < self.world.timeout:
+        if (
+            plan.healthy
+            and max(step.seconds for step in plan.script) + MARGIN < self.world.timeout
+        ):
             return "its origin is healthy"
         shared = self.world.shared_cache and run.number > 0
         asked = [one for one in self._asked_in(run, origin) if one.at <= at]
@@ -211,7 +237,9 @@ class Judge:
             return None
         if "held for" not in text:
             return "it was never held"
-        waited = sum(self._waited(origin, life, one, at) for one in self.runs[: run.number + 1])
+        waited = sum(
+            self._waited(origin, life, one, at) for one in self.runs[: run.number + 1]
+        )
         least = PATIENCE_SHARE * self.world.settings["REP_HOLD_MAX_WAIT"] - SLACK
         # No attempt may follow before the time is over.
         least -= max((step.retry_after or 0) for step in plan.script)
@@ -220,7 +248,9 @@ class Judge:
     def _is_over(self, asked: Asked, at: float) -> bool:
         return (asked.done or asked.at + self.world.timeout) + HEARD < at
 
-    def _waited(self, origin: ServedOrigin, life: Life, run: RunRecord, at: float) -> float:
+    def _waited(
+        self, origin: ServedOrigin, life: Life, run: RunRecord, at: float
+    ) -> float:
         """Seconds of a run, until *at*, in which a request waited for its origin."""
         until = min(at, run.ended)
         known = [moment for number, moment in life.scheduled if number <= run.number]
@@ -234,7 +264,9 @@ class Judge:
                 since = max(since, min(later, default=until))
         if asked and not (self.world.shared_cache and run.number > 0):
             since = max(since, asked[0].at)
-        pauses = sum(max(0.0, min(end, until) - max(begin, since)) for begin, end in run.pauses())
+        pauses = sum(
+            max(0.0, min(end, until) - max(begin, since)) for begin, end in run.pauses()
+        )
         return max(0.0, until - since - pauses)
 
     def _asked_in(self, run: RunRecord, origin: ServedOrigin) -> list[Asked]:
@@ -251,7 +283,9 @@ class Judge:
             if self.world.shared_cache:
                 yield from self._while_fresh(origin, origin.asked, "over all runs")
 
-    def _too_often(self, origin: ServedOrigin, run: RunRecord, asked: list[Asked]) -> Iterator[str]:
+    def _too_often(
+        self, origin: ServedOrigin, run: RunRecord, asked: list[Asked]
+    ) -> Iterator[str]:
         yield from self._while_fresh(origin, asked, f"in run {run.number}")
         if "REP_CACHE_MAX_ORIGINS" in self.world.settings:
             return
@@ -270,7 +304,10 @@ class Judge:
             if any(before.at <= moment <= after.at for moment in given_up):
                 continue  # nobody waited any more: the fetch was abandoned
             waited = after.at - before.at
-            if settings.get("REP_SITEMAPS") and waited > settings["REP_HOLD_MAX_WAIT"] - SLACK:
+            if (
+                settings.get("REP_SITEMAPS")
+                and waited > settings["REP_HOLD_MAX_WAIT"] - SLACK
+            ):
                 continue  # so it was, if the verifier of another site's sitemap was the only one who waited
             if after.at < over - SLACK:
                 yield f"at once: {origin.root} {self._times(run, before, after)}"
@@ -291,18 +328,26 @@ class Judge:
                     f"{self._times(run, before, after)}"
                 )
 
-    def _while_fresh(self, origin: ServedOrigin, asked: list[Asked], where: str) -> Iterator[str]:
+    def _while_fresh(
+        self, origin: ServedOrigin, asked: list[Asked], where: str
+    ) -> Iterator[str]:
         if "REP_CACHE_MAX_ORIGINS" in self.world.settings:
             return  # it may have been forgotten
         for before, after in pairwise(asked):
             if not before.step.good or before.done is None:
                 continue
             least = self.world.settings["REP_CACHE_MIN_TTL"]
-            fresh = 86400.0 if before.step.max_age is None else max(before.step.max_age, least)
+            fresh = (
+                86400.0
+                if before.step.max_age is None
+                else max(before.step.max_age, least)
+            )
             if after.at >= before.done + fresh - 0.05:
                 continue
             late = before.done > before.at + self.world.timeout
-            stopped = any(run.stopped and before.at < run.ended < after.at for run in self.runs)
+            stopped = any(
+                run.stopped and before.at < run.ended < after.at for run in self.runs
+            )
             if self._was_heard(origin, before.done):
                 yield (
                     f"fresh: {origin.root} {where} was asked again {after.at - before.done:.2f} s "
@@ -317,7 +362,8 @@ class Judge:
     def _was_heard(self, origin: ServedOrigin, done: float) -> bool:
         """Whether the crawl has used the answer that was sent then."""
         return any(
-            done - 0.05 <= event["t"] <= done + HEARD and event["detail"] != "unreachable"
+            done - 0.05 <= event["t"] <= done + HEARD
+            and event["detail"] != "unreachable"
             for run in self.runs
             for event in run.of("resolved")
             if event["url"] == f"{origin.root}/robots.txt"
@@ -341,13 +387,18 @@ class Judge:
         hosts = Counter(origin.host for origin in world.origins)
         silent = sum(origin.silent for origin in world.origins)
         pages = Counter(
-            hit for origin in world.origins for hit in [origin.host] if origin.page_seconds
+            hit
+            for origin in world.origins
+            for hit in [origin.host]
+            if origin.page_seconds
         )
         for url, life in self.lives.items():
             origin, _ = self.served.origin_of(url)
             plan = origin.plan
             alone = hosts[plan.host] == 1 and plan.script[0].via is None
-            if not (plan.healthy and alone and plan.script[0].max_age is None and life.pages):
+            if not (
+                plan.healthy and alone and plan.script[0].max_age is None and life.pages
+            ):
                 continue
             number, at = life.pages[0]
             run = self.runs[number]
@@ -361,7 +412,9 @@ class Judge:
                 world.settings["CONCURRENT_REQUESTS"],
                 world.settings["CONCURRENT_REQUESTS_PER_DOMAIN"],
             )
-            bound = PROMPT + 1.5 * silent + work + 2 * len(pages) + plan.script[0].seconds
+            bound = (
+                PROMPT + 1.5 * silent + work + 2 * len(pages) + plan.script[0].seconds
+            )
             if at - since > bound:
                 yield f"late: {url} came after {at - since:.2f} s in run {number}, not {bound:.2f}"
 
@@ -381,7 +434,9 @@ class Judge:
                 if url not in held or priority <= before:
                     continue
                 robots = f"{root}/robots.txt"
-                if any(one == robots and held[url][0] < at < since for one, at in answers):
+                if any(
+                    one == robots and held[url][0] < at < since for one, at in answers
+                ):
                     yield f"order: run {run.number}: {url} ({priority}) came after {other} ({before})"
 
     # Numbers
@@ -400,9 +455,14 @@ class Judge:
                     yield f"stats: run {run.number}: {stat} {stats.get(stat)}, {len(run.of(kind))} signals"
             came = stats.get("rep/held", 0) + run.held_before
             went = sum(
-                stats.get(name, 0) for name in ("rep/released", "rep/given_up", "rep/handed_back")
+                stats.get(name, 0)
+                for name in ("rep/released", "rep/given_up", "rep/handed_back")
             )
-            left = run.held_after - stats.get("rep/given_up", 0) if self.world.jobdir else 0
+            left = (
+                run.held_after - stats.get("rep/given_up", 0)
+                if self.world.jobdir
+                else 0
+            )
             # A sitemap that is held when the crawl is stopped goes back to the spool, uncounted.
             back = 0
             if self.world.jobdir and self.world.settings.get("REP_SITEMAPS"):
@@ -419,7 +479,9 @@ class Judge:
     def beside(self) -> Iterator[str]:
         """Direct downloads and questions."""
         for run in self.runs:
-            ends = Counter(event["url"] for kind in ("direct", "may") for event in run.of(kind))
+            ends = Counter(
+                event["url"] for kind in ("direct", "may") for event in run.of(kind)
+            )
             for kind in ("direct", "may"):
                 for event in run.of(f"{kind} began"):
                     if ends[event["url"]] != 1 and not run.stopped and run.of("closed"):
@@ -453,12 +515,18 @@ class Judge:
         """Pages of sitemaps are fetched once: what their host doesn't list never, the others in the end."""
         if not self.world.settings.get("REP_SITEMAPS"):
             return
-        hits = Counter(hit.path for origin in self.served.origins for hit in origin.pages)
+        hits = Counter(
+            hit.path for origin in self.served.origins for hit in origin.pages
+        )
         whole = all(run.of("closed") for run in self.runs)
-        whole = whole and (self.world.jobdir or not any(run.stopped for run in self.runs))
+        whole = whole and (
+            self.world.jobdir or not any(run.stopped for run in self.runs)
+        )
         for origin in self.served.origins:
             visited = any(
-                life.pages and self.served.origin_of(url)[0] is origin and url not in self.listed
+                life.pages
+                and self.served.origin_of(url)[0] is origin
+                and url not in self.listed
                 for url, life in self.lives.items()
             )
             for number, pages in enumerate(origin.plan.lists):
@@ -468,18 +536,29 @@ class Judge:
                     # Without a JOBDIR, each run begins anew.
                     if hits[path] > (1 if self.world.jobdir else len(self.runs)):
                         yield f"twice: {path} of a sitemap was fetched {hits[path]} times"
-                    proven = target is origin or [origin.number, number] in target.plan.also_lists
+                    proven = (
+                        target is origin
+                        or [origin.number, number] in target.plan.also_lists
+                    )
                     if not proven and hits[path]:
                         yield f"unproven: {path} of origin {target.number} was fetched"
                     due = whole and visited and proven and not hits[path]
-                    if due and self._always_lists(origin) and self._always_lists(target):
+                    if (
+                        due
+                        and self._always_lists(origin)
+                        and self._always_lists(target)
+                    ):
                         section = path.split("/")[1]
-                        if not any(section in step.forbids for step in target.plan.script):
+                        if not any(
+                            section in step.forbids for step in target.plan.script
+                        ):
                             yield f"lost: {target.root}{path} of a sitemap was never fetched"
 
     @staticmethod
     def _always_lists(origin: ServedOrigin) -> bool:
-        return all(step.kind == "rules" and not step.seconds for step in origin.plan.script)
+        return all(
+            step.kind == "rules" and not step.seconds for step in origin.plan.script
+        )
 
 
 def held_rows(jobdir: Path) -> int:

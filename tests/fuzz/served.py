@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.fuzz.worlds import Origin, Step, World
-from tests.helpers.behaviours import Behaviour, answer, hang_up, redirect, reset, silence
+from tests.helpers.behaviours import (
+    Behaviour,
+    answer,
+    hang_up,
+    redirect,
+    reset,
+    silence,
+)
 from tests.helpers.servers import Connection, Hit, Site, Sites
 
 ROBOTS = "/robots.txt"
@@ -61,12 +68,16 @@ class ServedOrigin:
     async def _answer(self, hit: Hit, connection: Connection) -> None:
         if hit.path == ROBOTS:
             script = self.plan.script
-            asked = Asked(time.monotonic(), script[min(len(self.asked), len(script) - 1)])
+            asked = Asked(
+                time.monotonic(), script[min(len(self.asked), len(script) - 1)]
+            )
             self.asked.append(asked)
             if asked.step.via is not None:
                 number = len(self.asked) - 1
                 other = self.world.origins[asked.step.via]
-                await redirect(f"{other.root}/moved/{self.number}/{number}")(hit, connection)
+                await redirect(f"{other.root}/moved/{self.number}/{number}")(
+                    hit, connection
+                )
                 return
             await self._robots(asked, hit, connection)
         elif hit.path.startswith("/moved/"):
@@ -75,8 +86,12 @@ class ServedOrigin:
             await served._robots(served.asked[int(number)], hit, connection)
         elif hit.path.startswith("/sitemap"):
             self.sitemaps.append(PageHit(time.monotonic(), hit.path))
-            pages = self.plan.lists[int(hit.path.removeprefix("/sitemap").removesuffix(".xml"))]
-            body = "".join(f"<url><loc>{self.world.url_of(page)}</loc></url>" for page in pages)
+            pages = self.plan.lists[
+                int(hit.path.removeprefix("/sitemap").removesuffix(".xml"))
+            ]
+            body = "".join(
+                f"<url><loc>{self.world.url_of(page)}</loc></url>" for page in pages
+            )
             text = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{body}</urlset>'
             await answer(text, type="application/xml")(hit, connection)
         else:
@@ -109,10 +124,17 @@ class ServedOrigin:
                 await answer("later", int(status), headers)(hit, connection)
 
     def rules(self, step: Step) -> str:
-        lines = ["User-agent: *", *(f"Disallow: /{section}/" for section in step.forbids)]
-        lines += [f"Sitemap: {self.root}/sitemap{n}.xml" for n in range(len(self.plan.lists))]
+        lines = [
+            "User-agent: *",
+            *(f"Disallow: /{section}/" for section in step.forbids),
+        ]
+        lines += [
+            f"Sitemap: {self.root}/sitemap{n}.xml" for n in range(len(self.plan.lists))
+        ]
         for other, number in self.plan.also_lists:
-            lines.append(f"Sitemap: {self.world.origins[other].root}/sitemap{number}.xml")
+            lines.append(
+                f"Sitemap: {self.world.origins[other].root}/sitemap{number}.xml"
+            )
         return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,9 @@ MOST = 600_000  # bytes: more than is read of a robots.txt
 Edit = tuple[str, int, int, bytes]
 
 
-def damaged(seeds: Sequence[bytes], words: Sequence[bytes], most: int = MOST) -> st.SearchStrategy:
+def damaged(
+    seeds: Sequence[bytes], words: Sequence[bytes], most: int = MOST
+) -> st.SearchStrategy:
     """One of *seeds* with *words* put in or over, parts cut, moved, repeated up to *most* bytes."""
     word = st.sampled_from(words) if words else st.binary(max_size=4)
     edit = st.tuples(
@@ -26,14 +28,20 @@ def damaged(seeds: Sequence[bytes], words: Sequence[bytes], most: int = MOST) ->
     def edited(parts: tuple[bytes, list[Edit], int]) -> bytes:
         data, edits, times = parts
         for kind, where, length, piece in edits:
-            data = _edited(data, kind, where % (len(data) + 1), length, piece, times)[:most]
+            data = _edited(data, kind, where % (len(data) + 1), length, piece, times)[
+                :most
+            ]
         return data
 
     many = st.sampled_from([2, 2, 3, 10, 100, most])
-    return st.tuples(st.sampled_from(seeds), st.lists(edit, max_size=6), many).map(edited)
+    return st.tuples(st.sampled_from(seeds), st.lists(edit, max_size=6), many).map(
+        edited
+    )
 
 
-def _edited(data: bytes, kind: str, at: int, length: int, piece: bytes, times: int) -> bytes:
+def _edited(
+    data: bytes, kind: str, at: int, length: int, piece: bytes, times: int
+) -> bytes:
     end = at + length
     match kind:
         case "insert":
@@ -54,7 +62,10 @@ def _edited(data: bytes, kind: str, at: int, length: int, piece: bytes, times: i
 def split(data: bytes, places: Sequence[int]) -> list[bytes]:
     """Return *data* in pieces; some may be empty."""
     cuts = sorted(place % (len(data) + 1) for place in places)
-    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    return [
+        data[start:end]
+        for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)
+    ]
 
 
 def columns(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[tuple[str, object]]:
@@ -74,8 +85,25 @@ _FILES = [
 _WORDS = [
     *(f"{field}: ".encode() for field in dict.fromkeys(FIELDS)),
     *(value.encode("latin-1", "replace") for value in [*GROUPS, *PATH_PARTS]),
-    *(b"\n", b"\r", b"\r\n", b"\0", b"#", b":", b"<h1>", b"</h1>", b"<title>", b"<", b">"),
-    *(b"\nDisallow: /*a*a*a*b", b"\nAllow: /x/index.htm", b"\nUser-agent: foo\n", b"\nSitemap: /"),
+    *(
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b"\0",
+        b"#",
+        b":",
+        b"<h1>",
+        b"</h1>",
+        b"<title>",
+        b"<",
+        b">",
+    ),
+    *(
+        b"\nDisallow: /*a*a*a*b",
+        b"\nAllow: /x/index.htm",
+        b"\nUser-agent: foo\n",
+        b"\nSitemap: /",
+    ),
 ]
 FILES = damaged(_FILES, _WORDS)
 SMALL_FILES = damaged(_FILES, _WORDS, 5_000)

@@ -35,7 +35,10 @@ def _deflated(data: bytes) -> bytes:
 
 
 PACKERS: dict[str, list[Any]] = {
-    "gzip": [gzip.compress, lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])],
+    "gzip": [
+        gzip.compress,
+        lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
+    ],
     "x-gzip": [lambda data: gzip.compress(data, mtime=0) + b"\0\0"],
     "deflate": [zlib.compress, _deflated],
     "GZip": [lambda data: gzip.compress(data) + gzip.compress(b"") * 3],
@@ -48,10 +51,28 @@ PACKED = damaged(
         gzip.compress(b"", mtime=0) * 50,
         zlib.compress(b"x" * 600_000),
     ],
-    [b"\x1f\x8b\x08", b"\0", gzip.compress(b"", mtime=0), b"\0\0\0\xff\xff", b"\x78\x9c", b"\xff"],
+    [
+        b"\x1f\x8b\x08",
+        b"\0",
+        gzip.compress(b"", mtime=0),
+        b"\0\0\0\xff\xff",
+        b"\x78\x9c",
+        b"\xff",
+    ],
     1_100_000,
 )
-NAMES = ["gzip", "x-gzip", "deflate", "GZIP", "identity", "br", "zstd", "compress", "x,y", "\x1b[m"]
+NAMES = [
+    "gzip",
+    "x-gzip",
+    "deflate",
+    "GZIP",
+    "identity",
+    "br",
+    "zstd",
+    "compress",
+    "x,y",
+    "\x1b[m",
+]
 
 
 @functools.cache
@@ -86,7 +107,9 @@ def test_bodies_come_out_of_all_layers(
 
 
 @given(PACKED, st.lists(st.sampled_from(NAMES), max_size=6), st.booleans())
-def test_bodies_that_are_not_what_they_say(data: bytes, names: list[str], cut_off: bool) -> None:
+def test_bodies_that_are_not_what_they_say(
+    data: bytes, names: list[str], cut_off: bool
+) -> None:
     try:
         body = in_a_slice(lambda: fetched(data, names, cut_off))
     except (ResponseDataLossError, IgnoreRequest) as error:
@@ -108,7 +131,9 @@ def test_files_of_any_kind(body: bytes, status: int) -> None:
 
 
 @given(FILES, urls() | any_text, tokens | chains)
-def test_questions_to_files_of_any_kind(body: bytes, url: str, agent: str | list[str]) -> None:
+def test_questions_to_files_of_any_kind(
+    body: bytes, url: str, agent: str | list[str]
+) -> None:
     robots = RobotsTxt.parse(body)
     if len(body) <= LARGE:
         in_a_slice(lambda: robots.rules(agent))
@@ -116,7 +141,10 @@ def test_questions_to_files_of_any_kind(body: bytes, url: str, agent: str | list
         robots.rules(agent)  # in a crawl: in a thread
     decision = in_a_slice(lambda: robots.decide(url, agent))
     assert robots.allowed(url, agent) is decision.allowed
-    assert decision.rule is None or decision.rule.line <= body.count(b"\n") + body.count(b"\r") + 1
+    assert (
+        decision.rule is None
+        or decision.rule.line <= body.count(b"\n") + body.count(b"\r") + 1
+    )
     assert len(str(decision.rule).encode()) <= 4 * MAX_LINE + 100
     delay = robots.crawl_delay(agent)
     assert delay is None or 0 <= delay < float("inf")

@@ -56,7 +56,9 @@ ACTION = st.sampled_from(
         *(CACHE, [*CACHE, "--json"], [*CACHE, "--drop"], [*CACHE, "*.example"]),
     ]
 )  # fmt: skip
-AGENTS = st.lists(st.sampled_from(["--agent=foo", "--agent=FooBot,foo", "--agent=*"]), max_size=2)
+AGENTS = st.lists(
+    st.sampled_from(["--agent=foo", "--agent=FooBot,foo", "--agent=*"]), max_size=2
+)
 # None that may be short for one of Scrapy's own, which write files.
 WRONG = st.one_of(
     ANY.map(lambda text: [f"--z{text}"]),
@@ -66,7 +68,14 @@ WRONG = st.one_of(
     ANY.map(lambda text: ["-s", f"REP_USER_AGENT={text}"]),
     WORD.map(lambda text: ["--file", text]),
     st.sampled_from(
-        [["--drop"], ["--file", "."], ["-"], ["--", "-x"], ["--cache"], ["--lint", "--json"]]
+        [
+            ["--drop"],
+            ["--file", "."],
+            ["-"],
+            ["--", "-x"],
+            ["--cache"],
+            ["--lint", "--json"],
+        ]
     ),
 )
 ARGUMENTS = st.tuples(
@@ -83,13 +92,17 @@ class Answers:
         self.agents = Agents(Crawler(Spider, settings), self.settings)
         self._robots = robots
 
-    async def each(self, origins: Iterable[Origin]) -> AsyncIterator[tuple[Origin, RobotsFile]]:
+    async def each(
+        self, origins: Iterable[Origin]
+    ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         for origin in origins:
             yield origin, self._robots
 
     async def now(self, origin: Origin) -> RobotsFile:
         if self._robots.outcome is Outcome.UNREACHABLE:
-            raise CommandError(f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE)
+            raise CommandError(
+                f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE
+            )
         facts = replace(self._robots.facts, file=origin.robots_url)
         return replace(self._robots, facts=facts)
 
@@ -100,7 +113,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = SqliteStorage(path / "all.sqlite")
     for number, entry in enumerate(KINDS.values()):
         storage.save(replace(entry, origin=f"http://{number}.example"))
-    storage.save(Entry(f"http://a.example/{IN_A_LINE}", url=EVERYTHING, error=EVERYTHING))
+    storage.save(
+        Entry(f"http://a.example/{IN_A_LINE}", url=EVERYTHING, error=EVERYTHING)
+    )
     storage.save(Entry("", error="\x1b"))
     storage.close()
     return path
@@ -119,11 +134,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(["--agent=--", "--file=--", "http://a.example/"], b"", b"", Outcome.RULES, "")
 @example(["--lint", "http://a.example/", "--file", ""], b"", b"", Outcome.RULES, "")
 def test_input_of_any_kind(
-    folder: Path, arguments: list[str], stdin: bytes, body: bytes, outcome: Outcome, error: str
+    folder: Path,
+    arguments: list[str],
+    stdin: bytes,
+    body: bytes,
+    outcome: Outcome,
+    error: str,
 ) -> None:
     (folder / "robots.txt").write_bytes(body)
     (folder / "c.sqlite").write_bytes((folder / "all.sqlite").read_bytes())
-    facts = Facts("http://a.example", "http://a.example/robots.txt", status=200, error=error)
+    facts = Facts(
+        "http://a.example", "http://a.example/robots.txt", status=200, error=error
+    )
 
     def run(task: CrawlTask, job: Job) -> None:
         if "--sitemaps" in arguments:
@@ -138,7 +160,9 @@ def test_input_of_any_kind(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CrawlTask, "crawl", run)
         done = robots_here(
-            folder, *(one.replace("FOLDER", str(folder)) for one in arguments), stdin=stdin
+            folder,
+            *(one.replace("FOLDER", str(folder)) for one in arguments),
+            stdin=stdin,
         )
     assert done.status in (0, 1, 2, 3)
     assert_clean_text(done.out + done.err)

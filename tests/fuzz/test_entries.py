@@ -32,20 +32,57 @@ HEADERS = damaged(
     [entry.header().encode() for entry in KINDS.values()],
     [
         *(f'"{one.name}":'.encode() for one in fields(Entry)),
-        *(b"0", b"-1", b"1e999", b"NaN", b"9" * 5000, b"0.5", b"null", b"true", b'""', b'"x"'),
-        *(b"[", b"]", b"{", b"}", b'"', b",", b"\\u0000", b"\\ud800", b"\xff", b"\xef\xbb\xbf"),
+        *(
+            b"0",
+            b"-1",
+            b"1e999",
+            b"NaN",
+            b"9" * 5000,
+            b"0.5",
+            b"null",
+            b"true",
+            b'""',
+            b'"x"',
+        ),
+        *(
+            b"[",
+            b"]",
+            b"{",
+            b"}",
+            b'"',
+            b",",
+            b"\\u0000",
+            b"\\ud800",
+            b"\xff",
+            b"\xef\xbb\xbf",
+        ),
         *(b'"rules"', b'"schema":', b"2", b'"unreachable"'),
     ],
 )
 PACKED = [entry.packed for entry in KINDS.values() if entry.packed]
 BOMB = squeeze(b"\0" * 3_000_000)
 BODIES = damaged([*PACKED, BOMB], [b"\0", b"\0\0\xff\xff", b"\xff"])
-WHOLE = damaged([entry.pack() for entry in KINDS.values()], [b"\0", b"\1", b"\2", b"\xff" * 4])
-VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | BODIES | HEADERS
+WHOLE = damaged(
+    [entry.pack() for entry in KINDS.values()], [b"\0", b"\1", b"\2", b"\xff" * 4]
+)
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | BODIES
+    | HEADERS
+)
 
 
 def assert_usable(entry: Entry) -> None:
-    for one in (entry.updated_at, entry.fetched_at, entry.fresh_until, entry.next_attempt_at):
+    for one in (
+        entry.updated_at,
+        entry.fetched_at,
+        entry.fresh_until,
+        entry.next_attempt_at,
+    ):
         assert one is None or 0 <= one <= MAX_TIME
         assert one is None or iso(one)
     until = usable_until(entry, NOW, RepSettings())
@@ -59,7 +96,9 @@ def check(read: Callable[[], Any], origin: str | None = None) -> None:
 
     def checked() -> Any:
         found = read()
-        return found.check(origin or found.origin) if isinstance(found, Entry) else found
+        return (
+            found.check(origin or found.origin) if isinstance(found, Entry) else found
+        )
 
     try:
         found = in_a_slice(checked)
@@ -75,7 +114,10 @@ def check(read: Callable[[], Any], origin: str | None = None) -> None:
 def test_parts_of_any_kind(header: Any, packed: Any) -> None:
     parts = [(header, packed)]
     if isinstance(header, bytes):
-        parts += [(header.decode("utf-8", "surrogateescape"), packed), (header, PACKED[0])]
+        parts += [
+            (header.decode("utf-8", "surrogateescape"), packed),
+            (header, PACKED[0]),
+        ]
     for one in parts:
         check(lambda one=one: Entry.from_parts(*one))
 
@@ -123,7 +165,16 @@ def test_rows_of_any_kind(
 
 TEXTS = damaged(
     [b"max-age=60", b"no-store", b"120", b"Wed, 21 Oct 2015 07:28:00 GMT", b"5, 6"],
-    [b"9" * 30, b"-", b",", b"=", b" ", b"Fri, 31 Dec 9999 23:59:59 -2359", b"\xff", b"max-age"],
+    [
+        b"9" * 30,
+        b"-",
+        b",",
+        b"=",
+        b" ",
+        b"Fri, 31 Dec 9999 23:59:59 -2359",
+        b"\xff",
+        b"max-age",
+    ],
     20_000,
 )
 DEFAULTS = RepSettings.from_settings(Settings())
@@ -132,7 +183,9 @@ TIMES = st.floats(0, MAX_TIME) | st.sampled_from([0.0, NOW, MAX_TIME])
 
 @given(
     st.lists(
-        st.tuples(st.integers(100, 999), TEXTS, TEXTS, TEXTS, st.binary(max_size=99), TIMES),
+        st.tuples(
+            st.integers(100, 999), TEXTS, TEXTS, TEXTS, st.binary(max_size=99), TIMES
+        ),
         min_size=1,
         max_size=4,
     ),
@@ -145,7 +198,9 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
     fetcher: Any = None
     cache = RobotsCache(given_settings, fetcher, lambda: clock[0])
     for status, cache_control, age, again, body, clock[0] in answers:
-        sent = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
+        sent = Headers(
+            {"Cache-Control": cache_control, "Age": age, "Retry-After": again}
+        )
         error = OSError(again.decode("latin-1")) if status % 7 == 0 else None
         outcome = Outcome.UNREACHABLE if error else outcome_of(status, body)
         answer = Answer(outcome, origin.robots_url, 0, status, sent, body, error)

@@ -23,12 +23,40 @@ from tests.helpers.timing import in_a_slice
 
 pytestmark = pytest.mark.slow
 NOW = 1_800_000_000.0
-ASKED = [f"{origin}/robots.txt" for origin in ("http://a.example", "https://[::1]:8443", "ftp://a")]
+ASKED = [
+    f"{origin}/robots.txt"
+    for origin in ("http://a.example", "https://[::1]:8443", "ftp://a")
+]
 LONGEST = MAX_HEADER + 100
-NUMBERS = [b"0", b"60", b"-1", b"1.5", b"9" * 19, b"9" * 5000, b"1e9", b"0x10", b"\xb2", b"+5"]
+NUMBERS = [
+    b"0",
+    b"60",
+    b"-1",
+    b"1.5",
+    b"9" * 19,
+    b"9" * 5000,
+    b"1e9",
+    b"0x10",
+    b"\xb2",
+    b"+5",
+]
 CACHE_CONTROL = damaged(
-    [b'public, max-age="3600", s-maxage=5', b"no-store, no-cache, max-age=0,max-age = 600"],
-    [b"max-age", b"s-maxage", b"=", b'"', b",", b" ", b"\t", b"no-cache", b";", *NUMBERS],
+    [
+        b'public, max-age="3600", s-maxage=5',
+        b"no-store, no-cache, max-age=0,max-age = 600",
+    ],
+    [
+        b"max-age",
+        b"s-maxage",
+        b"=",
+        b'"',
+        b",",
+        b" ",
+        b"\t",
+        b"no-cache",
+        b";",
+        *NUMBERS,
+    ],
     LONGEST,
 )
 DATES = damaged(
@@ -40,7 +68,13 @@ DATES = damaged(
     70_000,
 )  # fmt: skip
 ENCODINGS = damaged(
-    [b"gzip", b"gzip, deflate", b"identity, X-GZIP", b"br", b"zstd,gzip,gzip,gzip,gzip"],
+    [
+        b"gzip",
+        b"gzip, deflate",
+        b"identity, X-GZIP",
+        b"br",
+        b"zstd,gzip,gzip,gzip,gzip",
+    ],
     [b",", b" ", b"gzip", b"identity", b"\t", b"\x1b", b"deflate", b"\xff", b";q=1"],
     LONGEST,
 )
@@ -54,7 +88,11 @@ LOCATIONS = damaged(
     LONGEST,
 )  # fmt: skip
 USER_AGENTS = damaged(
-    [b"Mozilla/5.0 (compatible; FooBot/1.2; +https://a.example)", b"FooBot", b"curl/8 (x) bot"],
+    [
+        b"Mozilla/5.0 (compatible; FooBot/1.2; +https://a.example)",
+        b"FooBot",
+        b"curl/8 (x) bot",
+    ],
     [b"(", b")", b";", b"/", b" ", b"bot", b"+", b"://", b"Mozilla", b"\xff", b"\0"],
     LONGEST,
 )
@@ -66,9 +104,13 @@ def text(value: bytes) -> str:
 
 @pytest.mark.python  # the standard library reads dates and URLs
 @given(CACHE_CONTROL, DATES, DATES, DATES)
-def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, changed: bytes) -> None:
+def test_times_of_any_kind(
+    cache_control: bytes, age: bytes, again: bytes, changed: bytes
+) -> None:
     some = Headers({"Cache-Control": cache_control, "Age": age, "Retry-After": again})
-    values = [header_text(some, name) for name in ("Cache-Control", "Age", "Retry-After")]
+    values = [
+        header_text(some, name) for name in ("Cache-Control", "Age", "Retry-After")
+    ]
     assert all(len(value or "") <= MAX_HEADER for value in values)
 
     def read() -> tuple[float, float | None]:
@@ -80,7 +122,9 @@ def test_times_of_any_kind(cache_control: bytes, age: bytes, again: bytes, chang
     lifetime, seconds = in_a_slice(read)
     assert 2 <= lifetime <= 9
     assert seconds is None or 0 <= seconds < 1e19
-    assert 0 < backoff(1, base=5.0, maximum=600.0, jitter=0.5, retry_after=seconds) <= 600
+    assert (
+        0 < backoff(1, base=5.0, maximum=600.0, jitter=0.5, retry_after=seconds) <= 600
+    )
 
 
 @given(st.lists(ENCODINGS, max_size=3), USER_AGENTS)

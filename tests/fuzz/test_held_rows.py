@@ -38,13 +38,17 @@ SOUND = [("?", value) for value in (A, 1.0, 0, SEED, 5, 7, 1.0, 2)]
 @example([*SOUND[:5], ("?", -(2**63)), *SOUND[6:]], 2)
 @example([*SOUND[:6], ("?", b"x"), SOUND[7]], 2)
 @example([*SOUND[:7], ("?", 2**63 - 1)], 2)
-def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: int) -> None:
+def test_columns_of_any_kind(
+    file: Path, columns: list[tuple[str, Any]], row: int
+) -> None:
     """The good row is recovered, and more can be held."""
     opened(file).close()
     kinds = [kind for kind, _ in columns]
     values = [value for _, value in columns]
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        db.executescript("DELETE FROM held; DELETE FROM clock; DELETE FROM sqlite_sequence")
+        db.executescript(
+            "DELETE FROM held; DELETE FROM clock; DELETE FROM sqlite_sequence"
+        )
         good = (A, 1.0, 0, dumps(GOOD, SPIDER), 9, 7)
         db.execute("INSERT INTO held VALUES (1, ?, ?, ?, ?, ?, ?)", good)
         query = f"INSERT INTO held VALUES ({row}, {', '.join(kinds[:6])})"  # noqa: S608 (of COLUMNS)
@@ -53,7 +57,9 @@ def test_columns_of_any_kind(file: Path, columns: list[tuple[str, Any]], row: in
         db.execute(f"UPDATE sqlite_sequence SET seq = {kinds[7]}", values[7:])  # noqa: S608 (the same)
     hold = opened(file)
     try:
-        recovered = {origin: read_all(hold, heap) for origin, heap in hold.recovered.items()}
+        recovered = {
+            origin: read_all(hold, heap) for origin, heap in hold.recovered.items()
+        }
         assert GOOD.url in [one.request.url for one in recovered[A]]
         assert 0 <= hold.ran < INF
         new = hold.hold(B, held(3))

@@ -70,7 +70,9 @@ class Timers:
         self._number = itertools.count()
         self._cancelled: set[int] = set()
 
-    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Any:
+    def call_later(
+        self, seconds: float, call: Callable[..., object], *args: Any
+    ) -> Any:
         number = next(self._number)
         heapq.heappush(self._calls, (self.now + seconds, number, lambda: call(*args)))
         return SimpleNamespace(cancel=lambda: self._cancelled.add(number))
@@ -106,7 +108,9 @@ class Crawl(RuleBasedStateMachine):
         super().__init__()
         self.timers = timers = Timers()
         clock = SimpleNamespace(
-            monotonic=lambda: timers.now, time=lambda: timers.now, perf_counter=time.perf_counter
+            monotonic=lambda: timers.now,
+            time=lambda: timers.now,
+            perf_counter=time.perf_counter,
         )
         self.patches = [
             patch("scrapy_rep.engine.timers.call_later", timers.call_later),
@@ -114,9 +118,17 @@ class Crawl(RuleBasedStateMachine):
             patch("scrapy_rep.engine.timers.time", clock),
             patch("scrapy_rep.engine.access.time", clock),
             # Coroutines run at once, as without asyncio.
-            patch("scrapy_rep.origins.flights.deferred_from_coro", Deferred.fromCoroutine),
-            patch("scrapy_rep.engine.timers.maybe_deferred_to_future", lambda deferred: deferred),
-            patch("scrapy_rep.origins.flights.has_small_pool", lambda _: self.has_small_pool),
+            patch(
+                "scrapy_rep.origins.flights.deferred_from_coro", Deferred.fromCoroutine
+            ),
+            patch(
+                "scrapy_rep.engine.timers.maybe_deferred_to_future",
+                lambda deferred: deferred,
+            ),
+            patch(
+                "scrapy_rep.origins.flights.has_small_pool",
+                lambda _: self.has_small_pool,
+            ),
             patch.object(EngineAccess, "wake", lambda _: None),
             patch.object(DownloadSlots, "is_full", lambda *_: False),
             patch.object(DownloadSlots, "not_there_yet", lambda *_: []),
@@ -127,7 +139,12 @@ class Crawl(RuleBasedStateMachine):
         known_settings = RepSettings.from_settings(crawler.settings)
         context = CrawlContext(crawler, known_settings, lambda: timers.now)
         context.crawler.engine = SimpleNamespace(
-            paused=False, pause=None, unpause=None, scheduler=None, _slot=None, downloader=None
+            paused=False,
+            pause=None,
+            unpause=None,
+            scheduler=None,
+            _slot=None,
+            downloader=None,
         )
         self.origins = Origins(context)
         self.flights = self.origins.flights
@@ -180,9 +197,13 @@ class Crawl(RuleBasedStateMachine):
 
     @rule(
         origin=NAMES,
-        error=st.sampled_from([ProjectError, CancelledError, asyncio.CancelledError, KeyError]),
+        error=st.sampled_from(
+            [ProjectError, CancelledError, asyncio.CancelledError, KeyError]
+        ),
     )
-    def raise_out_of_the_fetch(self, origin: Origin, error: type[BaseException]) -> None:
+    def raise_out_of_the_fetch(
+        self, origin: Origin, error: type[BaseException]
+    ) -> None:
         if origin in self.asked:
             self.asked.pop(origin).errback(error("raised"))
 
@@ -190,7 +211,9 @@ class Crawl(RuleBasedStateMachine):
 
     @rule(origin=NAMES, priority=st.integers(-1, 1))
     def request(self, origin: Origin, priority: int) -> None:
-        request = Request(f"http://{origin.host}/{next(self.number)}", priority=priority)
+        request = Request(
+            f"http://{origin.host}/{next(self.number)}", priority=priority
+        )
         state = self.origins.cache.get(origin)
         if state is not None and not state.unreachable:
             if not self.holding.stay_behind(origin, request, None):
@@ -198,7 +221,10 @@ class Crawl(RuleBasedStateMachine):
         else:
             room = self.holding.held.room_for(self.flights.queues.get(origin))
             full = state is not None and not room
-            if self.origins.policy.at_the_gate(state, full=full).action is not Action.STAY:
+            if (
+                self.origins.policy.at_the_gate(state, full=full).action
+                is not Action.STAY
+            ):
                 return
             self.at_the_gate.add(request)
             self.holding.keep(origin, state, request, None)
@@ -305,4 +331,6 @@ class CrawlWithSmallPool(Crawl):
 
 @pytest.mark.parametrize("crawl", [Crawl, CrawlWithSmallPool])
 def test_nobody_is_stuck_whatever_happens(crawl: type[Crawl]) -> None:
-    run_state_machine_as_test(crawl, settings=settings(stateful_step_count=60, deadline=None))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
+        crawl, settings=settings(stateful_step_count=60, deadline=None)
+    )  # type: ignore[no-untyped-call]

@@ -43,9 +43,17 @@ WORDS = [
     *(b"http://a.example/x\n", b"<!ATTLIST", b"<html", b"encoding='utf-16'", b"<x:loc xmlns:x='y'>"),
 ]  # fmt: skip
 PACKED = [gzip.compress(plain, mtime=0) for plain in PLAIN]
-PACKED += [gzip.compress(PACKED[0]), PACKED[1][:60] + PACKED[1][60:], PACKED[2] + b"\0" + PACKED[3]]
+PACKED += [
+    gzip.compress(PACKED[0]),
+    PACKED[1][:60] + PACKED[1][60:],
+    PACKED[2] + b"\0" + PACKED[3],
+]
 PACKED += [gzip.compress(b"<url><loc>http://a.example/</loc></url>" * 50_000)]
-SITEMAPS = damaged(PLAIN, WORDS) | damaged(PLAIN, WORDS, 2_000) | damaged(PACKED, [b"\x1f\x8b\x08"])
+SITEMAPS = (
+    damaged(PLAIN, WORDS)
+    | damaged(PLAIN, WORDS, 2_000)
+    | damaged(PACKED, [b"\x1f\x8b\x08"])
+)
 Entries = list[dict[str, Any]]
 
 
@@ -89,7 +97,9 @@ CUT_SHORT = b"\x1f\x8b\x08\0\0\0\0\0\2" + PACKED[0]
 
 @given(SITEMAPS, st.lists(st.integers(0, 1 << 20), max_size=5))
 @example(CUT_SHORT, [12])
-@example(b"\n" + "http://a.example/".encode("utf-16"), [])  # its mark is not the first thing
+@example(
+    b"\n" + "http://a.example/".encode("utf-16"), []
+)  # its mark is not the first thing
 def test_the_pieces_that_a_sitemap_comes_in_make_no_difference(
     data: bytes, places: list[int]
 ) -> None:

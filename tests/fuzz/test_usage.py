@@ -82,7 +82,9 @@ def check(statements: list[Statement]) -> None:
 
 @given(ROBOTS, PATHS, st.sampled_from(["*", "a", "B", None]))
 @example(
-    b"User-agent: *\n" + b"Content-Usage: /*a*a*a*a* train-ai=n\n" * 13_000, "/" + "ab" * 1000, "*"
+    b"User-agent: *\n" + b"Content-Usage: /*a*a*a*a* train-ai=n\n" * 13_000,
+    "/" + "ab" * 1000,
+    "*",
 )
 @example(b"User-agent: a\nDisallow: /\nContent-Usage: a\n" * 11_000, "/", "a")
 def test_files_of_any_kind(body: bytes, path: str, token: str | None) -> None:
@@ -108,7 +110,9 @@ def test_reservations_of_any_kind(body: bytes, path: str) -> None:
 
 
 @given(PAGES, VALUES, VALUES, LINKS)
-def test_responses_of_any_kind(body: bytes, value: bytes, other: bytes, link: bytes) -> None:
+def test_responses_of_any_kind(
+    body: bytes, value: bytes, other: bytes, link: bytes
+) -> None:
     headers = {
         "Content-Usage": [value, other],
         "X-Robots-Tag": [other],
@@ -116,7 +120,9 @@ def test_responses_of_any_kind(body: bytes, value: bytes, other: bytes, link: by
         "TDM-Policy": [other],
         "Link": [link],
     }
-    page = HtmlResponse("http://a.example/", headers=headers, body=body, encoding="utf-8")
+    page = HtmlResponse(
+        "http://a.example/", headers=headers, body=body, encoding="utf-8"
+    )
     found = in_a_slice(lambda: usage(page))
     check(list(found.statements))
     assert found["tdm"] in (None, "n")

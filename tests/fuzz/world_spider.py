@@ -55,7 +55,9 @@ class Recorder:
         crawler.signals.connect(self._closed, signals.spider_closed)
         crawler.signals.connect(self._resolved, rep_signals.robots_resolved)
         self._invariants: list[Invariant] = []
-        construct = watched(lambda text: record("stuck", detail=text), self._invariants.append)
+        construct = watched(
+            lambda text: record("stuck", detail=text), self._invariants.append
+        )
         RepMiddleware.__init__ = construct  # type: ignore[method-assign]
 
     def _opened(self) -> None:
@@ -186,7 +188,9 @@ class WorldSpider(Spider):
     async def on_resolved(self, origin: Any, **_: Any) -> None:
         if self.handler == "slow":
             await a_while(0.3)
-        elif origin not in self.known:  # each attempt would be followed by another one for its sake
+        elif (
+            origin not in self.known
+        ):  # each attempt would be followed by another one for its sake
             self.known.add(origin)
             await self.aside_of_handler(f"{origin}/a/handler")
 

@@ -112,7 +112,9 @@ class World:
     @property
     def timeout(self) -> float:
         """Seconds after which a fetch of robots.txt has failed."""
-        longest = max(self.settings["REP_HOLD_MAX_WAIT"], self.settings["_REP_HOLD_GRACE"])
+        longest = max(
+            self.settings["REP_HOLD_MAX_WAIT"], self.settings["_REP_HOLD_GRACE"]
+        )
         return float(min(self.settings["REP_DOWNLOAD_TIMEOUT"], 0.9 * longest))
 
     @property
@@ -128,7 +130,10 @@ class World:
     @property
     def limit(self) -> float:
         """Seconds within which any of its runs ends by itself."""
-        seconds = 2 * self.settings["REP_HOLD_MAX_WAIT"] + 2 * self.settings["REP_RETRY_DELAY"]
+        seconds = (
+            2 * self.settings["REP_HOLD_MAX_WAIT"]
+            + 2 * self.settings["REP_RETRY_DELAY"]
+        )
         seconds += 2 * self.timeout * sum(origin.silent for origin in self.origins)
         seconds += self.settings["_REP_HOLD_GRACE"]
         acts = [act for run in self.runs for act in run.acts]
@@ -140,7 +145,9 @@ class World:
         pages += 3 * len(self.origins)
         pause = self.pause
         seconds += pages * (pause + max(origin.page_seconds for origin in self.origins))
-        seconds += max((act.at + act.seconds for act in acts), default=0.0) + 5 * self.lag
+        seconds += (
+            max((act.at + act.seconds for act in acts), default=0.0) + 5 * self.lag
+        )
         return float(seconds + 45.0)
 
     def as_json(self) -> dict[str, Any]:
@@ -155,7 +162,9 @@ class World:
             lines[0] += f", a middleware keeps pages for {self.lag:g} s"
         if self.cancels is not None:
             lines[0] += f", first fetch of {self.cancels} is cancelled by a middleware"
-        lines.append("  " + ", ".join(f"{name}={value}" for name, value in self.settings.items()))
+        lines.append(
+            "  " + ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        )
         for number, origin in enumerate(self.origins):
             script = "; ".join(map(str, origin.script))
             text = f"  origin {number} (host {origin.host}): {script}"
@@ -167,15 +176,22 @@ class World:
                 text += f" | lists {origin.also_lists} too"
             lines.append(text)
         for number, run in enumerate(self.runs):
-            end = f"{run.stop} at {run.stop_at:g} s" if run.stop_at is not None else "to its end"
+            end = (
+                f"{run.stop} at {run.stop_at:g} s"
+                if run.stop_at is not None
+                else "to its end"
+            )
             groups: dict[tuple[str, int, float], int] = {}
             for act in run.acts:
                 key = (act.kind, act.origin, round(act.at, 1))
                 groups[key] = groups.get(key, 0) + 1
             what = ", ".join(
-                f"{kind} {count}x{origin}@{at:g}" for (kind, origin, at), count in groups.items()
+                f"{kind} {count}x{origin}@{at:g}"
+                for (kind, origin, at), count in groups.items()
             )
-            changed = "".join(f", {name}={value}" for name, value in run.settings.items())
+            changed = "".join(
+                f", {name}={value}" for name, value in run.settings.items()
+            )
             lines.append(f"  run {number}, {end}{changed}: {what}")
         return "\n".join(lines)
 
@@ -199,7 +215,9 @@ class Maker:
         if self.may(0.4):
             return Step("missing", **more)
         return Step(
-            "rules", forbids=self.random.sample(SECTIONS, self.random.randint(0, 2)), **more
+            "rules",
+            forbids=self.random.sample(SECTIONS, self.random.randint(0, 2)),
+            **more,
         )
 
     def script(self) -> list[Step]:
@@ -221,7 +239,11 @@ class Maker:
                 return [bad] * failures + [self.good(seconds=choose([0.0, 0.0, 0.3]))]
             case "short":  # valid for a short time, and what comes next may differ
                 between = [Step("503")] * choose([0, 1, 1, 2])
-                return [self.good(max_age=1.0), *between, self.good(max_age=choose([1.0, 60.0]))]
+                return [
+                    self.good(max_age=1.0),
+                    *between,
+                    self.good(max_age=choose([1.0, 60.0])),
+                ]
             case "dead":
                 return [Step(choose(["503", "refused", "drop", "503"]))]
             case "silent":
@@ -239,7 +261,9 @@ class Maker:
             origins.append(Origin(host, self.script(), seconds))
         if not any(origin.healthy for origin in origins):
             origins.append(Origin(len(origins), [self.good()]))
-        servers = [number for number, origin in enumerate(origins) if not origin.refused]
+        servers = [
+            number for number, origin in enumerate(origins) if not origin.refused
+        ]
         for number, origin in enumerate(origins):
             if not origin.refused and self.may(0.12):
                 others = [other for other in servers if other != number]
@@ -261,7 +285,9 @@ class Maker:
             "REP_DOWNLOAD_TIMEOUT": choose(TIMEOUTS),
             "REP_CACHE_MIN_TTL": 0.5,
         }
-        settings["REP_RETRY_MAX_DELAY"] = choose([1, 2, 4]) * settings["REP_RETRY_DELAY"]
+        settings["REP_RETRY_MAX_DELAY"] = (
+            choose([1, 2, 4]) * settings["REP_RETRY_DELAY"]
+        )
         if self.may(0.4):
             settings["DOWNLOAD_DELAY"] = choose([0.1, 0.2, 0.3])
         elif self.may(0.1):
@@ -284,7 +310,9 @@ class Maker:
                     then = ""
                     if self.may(0.1):
                         then = f"{self.random.randrange(len(origins))}{self.path()}"
-                    act = Act(moment, "request", number, self.path(), priority, then=then)
+                    act = Act(
+                        moment, "request", number, self.path(), priority, then=then
+                    )
                     acts.append(act)
                     if self.may(0.1):
                         priority = self.random.choice([0, 5, -5])
@@ -301,8 +329,12 @@ class Maker:
             if not any(step.kind == "rules" for step in steps) or self.may(0.4):
                 continue
             other = self.random.choice(able)
-            pages = [f"{number}{self.path()}" for _ in range(self.random.choice([0, 2, 5]))]
-            pages += [f"{other}{self.path()}" for _ in range(self.random.choice([0, 1, 3]))]
+            pages = [
+                f"{number}{self.path()}" for _ in range(self.random.choice([0, 2, 5]))
+            ]
+            pages += [
+                f"{other}{self.path()}" for _ in range(self.random.choice([0, 1, 3]))
+            ]
             if pages:
                 origins[number].lists.append(pages)
                 if self.may(0.6):
@@ -327,11 +359,15 @@ class Maker:
     def any_world(self) -> World:
         origins, settings = self.origins(), self.settings()
         jobdir = self.may(0.5)
-        pause = settings.get("DOWNLOAD_DELAY", settings.get("AUTOTHROTTLE_MAX_DELAY", 0.0))
+        pause = settings.get(
+            "DOWNLOAD_DELAY", settings.get("AUTOTHROTTLE_MAX_DELAY", 0.0)
+        )
         if self.may(0.3):
             settings["REP_SITEMAPS"] = True
             self.lists(origins)
-        runs = [Run(self.acts(origins, pause)) for _ in range(self.random.choice([1, 2, 3]))]
+        runs = [
+            Run(self.acts(origins, pause)) for _ in range(self.random.choice([1, 2, 3]))
+        ]
         for run in runs if jobdir else runs[:1]:
             if self.may(0.8 if jobdir else 0.2):
                 run.stop_at = round(self.random.uniform(0.3, 3.5), 2)
@@ -345,12 +381,16 @@ class Maker:
         if self.may(0.1):
             settings["REP_HOLD_MAX_REQUESTS"] = self.random.choice([10, 30, 60])
             if jobdir and self.may(0.5):
-                runs[-1].settings["REP_HOLD_MAX_REQUESTS"] = self.random.choice([5, 200])
+                runs[-1].settings["REP_HOLD_MAX_REQUESTS"] = self.random.choice(
+                    [5, 200]
+                )
         if self.may(0.1):
             settings["REP_CACHE_MAX_ORIGINS"] = self.random.choice([1, 2])
         if self.may(0.1):
             at = self.random.uniform(0, 2)
-            runs[0].acts.append(Act(at, "pause", seconds=self.random.choice([1.0, 3.0])))
+            runs[0].acts.append(
+                Act(at, "pause", seconds=self.random.choice([1.0, 3.0]))
+            )
             runs[0].acts.sort(key=lambda act: act.at)
         return self.of(
             origins,
@@ -383,11 +423,22 @@ class Maker:
         settings["DOWNLOAD_DELAY"] = self.random.choice([0.2, 0.3])
         settings["CONCURRENT_REQUESTS"] = self.random.choice([8, 16])
         settings["REP_HOLD_MAX_WAIT"] = self.random.choice([1.5, 2.0])
-        origins = [Origin(0, [self.good()]), Origin(0, [self.good()]), Origin(1, self.script())]
-        acts = self.many(0, 1) + self.many(0, 25, 0.5) + self.many(1, 5, self.random.uniform(1, 2))
+        origins = [
+            Origin(0, [self.good()]),
+            Origin(0, [self.good()]),
+            Origin(1, self.script()),
+        ]
+        acts = (
+            self.many(0, 1)
+            + self.many(0, 25, 0.5)
+            + self.many(1, 5, self.random.uniform(1, 2))
+        )
         acts += self.many(2, 3)
         return self.of(
-            origins, [Run(sorted(acts, key=lambda act: act.at))], settings, self.may(0.3)
+            origins,
+            [Run(sorted(acts, key=lambda act: act.at))],
+            settings,
+            self.may(0.3),
         )
 
     def last_attempt(self) -> World:
@@ -411,7 +462,10 @@ class Maker:
         settings["REP_RETRY_MAX_DELAY"] = 0.8
         bad, age = Step("503"), self.random.choice([1.0, 2.0])
         script = [bad, Step("missing", max_age=age), bad, Step("missing", max_age=60.0)]
-        origins = [Origin(0, script if self.may(0.7) else script[1:]), Origin(1, self.script())]
+        origins = [
+            Origin(0, script if self.may(0.7) else script[1:]),
+            Origin(1, self.script()),
+        ]
         acts = self.many(0, self.random.randint(15, 25)) + self.many(1, 3)
         return self.of(origins, [Run(acts)], settings, self.may(0.3))
 
@@ -425,9 +479,15 @@ class Maker:
         settings["_REP_HOLD_GRACE"] = 0.05
         # Silent until both runs have begun.
         script = [Step("silent")] * 2 + [self.good()]
-        origins = [Origin(0, script), Origin(1, [self.good()]), Origin(2, [self.good()])]
+        origins = [
+            Origin(0, script),
+            Origin(1, [self.good()]),
+            Origin(2, [self.good()]),
+        ]
         count = self.random.choice([20, 40, 60])
-        first = Run(self.many(0, count) + self.many(1, 3), 3.5, self.random.choice(STOPS))
+        first = Run(
+            self.many(0, count) + self.many(1, 3), 3.5, self.random.choice(STOPS)
+        )
         second = Run(self.many(1, 3) + self.many(2, 5) + self.many(0, 2, 0.5))
         return self.of(origins, [first, second], settings, True)
 
@@ -439,9 +499,20 @@ class Maker:
         settings["REP_CACHE_MAX_ORIGINS"] = 1
         settings["REP_HOLD_MAX_WAIT"] = 3.0
         script = [self.good(), Step(self.random.choice(["silent", "503"])), self.good()]
-        origins = [Origin(0, script), Origin(1, [self.good()]), Origin(2, self.script())]
-        acts = self.many(0, 1) + self.many(0, 3, 0.5) + self.many(1, 3, 0.7) + self.many(2, 2, 1.0)
-        first = Run(acts, self.random.choice([1.2, 1.5, 2.5]), self.random.choice(STOPS))
+        origins = [
+            Origin(0, script),
+            Origin(1, [self.good()]),
+            Origin(2, self.script()),
+        ]
+        acts = (
+            self.many(0, 1)
+            + self.many(0, 3, 0.5)
+            + self.many(1, 3, 0.7)
+            + self.many(2, 2, 1.0)
+        )
+        first = Run(
+            acts, self.random.choice([1.2, 1.5, 2.5]), self.random.choice(STOPS)
+        )
         world = self.of(origins, [first, Run(self.many(1, 2))], settings, True)
         world.lag = 0.4
         return world
@@ -460,7 +531,9 @@ class Maker:
         bad = Step("503", retry_after=int(wait))
         script = self.random.choice([[bad, slow], [slow], [Step("silent"), slow]])
         origins = [Origin(0, [Step("rules")]), Origin(1, script)]
-        origins[0].lists.append([f"0{self.path()}", f"1{self.path()}", f"1{self.path()}"])
+        origins[0].lists.append(
+            [f"0{self.path()}", f"1{self.path()}", f"1{self.path()}"]
+        )
         if self.may(0.5):
             origins[1].also_lists.append([0, 0])
         acts = self.many(0, 1) + self.many(1, 1, self.random.uniform(0.8, 1.7) * wait)

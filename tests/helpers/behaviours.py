@@ -32,12 +32,19 @@ def as_behaviour(value: Behaviour | str | bytes | int) -> Behaviour:
 
 
 def head(status: int, headers: Pairs = ()) -> bytes:
-    lines = [f"HTTP/1.1 {status} Some Reason", *(f"{key}: {value}" for key, value in headers)]
+    lines = [
+        f"HTTP/1.1 {status} Some Reason",
+        *(f"{key}: {value}" for key, value in headers),
+    ]
     return ("\r\n".join([*lines, "Connection: close"]) + "\r\n\r\n").encode("latin-1")
 
 
 def answer(
-    body: str | bytes = b"", status: int = 200, headers: Pairs = (), *, type: str = "text/plain"
+    body: str | bytes = b"",
+    status: int = 200,
+    headers: Pairs = (),
+    *,
+    type: str = "text/plain",
 ) -> Behaviour:
     content = body.encode() if isinstance(body, str) else body
     length = [("Content-Length", str(len(content)))] if status != 204 else []
@@ -80,7 +87,9 @@ def raw(data: bytes, *, reset: bool = False) -> Behaviour:
     async def behave(hit: Hit, connection: Connection) -> None:
         await connection.send(data)
         if reset:
-            if data:  # a RST overtakes what was sent: give the client time to read that first
+            if (
+                data
+            ):  # a RST overtakes what was sent: give the client time to read that first
                 await asyncio.sleep(0.1)
             connection.reset()
         else:

@@ -89,7 +89,9 @@ class ListSpider(Spider):
 
 
 class CrawlResult:
-    def __init__(self, spider: ListSpider, reason: str, records: list[logging.LogRecord]) -> None:
+    def __init__(
+        self, spider: ListSpider, reason: str, records: list[logging.LogRecord]
+    ) -> None:
         self.spider, self.reason, self.records = spider, reason, records
         self.stats: dict[str, Any] = spider.crawler.stats.get_stats()
 
@@ -202,11 +204,15 @@ def assert_ended_at_start(result: CrawlResult, site: Site, sentence: str) -> Non
     assert result.reason == result.stats["finish_reason"] == "rep_settings_error"
     assert site.requests == []
     assert result.responses == {}
-    [error] = [record for record in result.records if record.levelname in ("ERROR", "CRITICAL")]
+    [error] = [
+        record for record in result.records if record.levelname in ("ERROR", "CRITICAL")
+    ]
     assert error.getMessage() == f"{sentence} The crawl ends."
     assert all(record.exc_info is None for record in result.records)
     assert "Traceback" not in result.log
-    assert [name for name in result.stats if name.startswith(("rep/", "robotstxt/"))] == []
+    assert [
+        name for name in result.stats if name.startswith(("rep/", "robotstxt/"))
+    ] == []
 
 
 Step = str | Request | float | Callable[[], object]
@@ -231,7 +237,9 @@ class StepSpider(ListSpider):
     `outcomes`: for each request "ok", or the name of the exception that its errback got.
     """
 
-    def __init__(self, steps: list[Step], clock: Clock | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, steps: list[Step], clock: Clock | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.steps = list(steps)
         self.clock = clock or Clock()

@@ -60,7 +60,9 @@ def silent_until_open(then: Any = RULES) -> Gate:
 
 
 class Record:
-    def __init__(self, *, on_held: Callable[[Spider, int], object] | None = None) -> None:
+    def __init__(
+        self, *, on_held: Callable[[Spider, int], object] | None = None
+    ) -> None:
         """:param on_held: called each time with the spider and how many were held so far"""
         self.held: list[str] = []
         self.released: list[str] = []
@@ -73,7 +75,9 @@ class Record:
         self.on_resolved: Callable[[], object] | None = None
         self.handlers = {
             scrapy_signals.spider_opened: self._opened,
-            scrapy_signals.request_dropped: lambda request: self.dropped.append(request.url),
+            scrapy_signals.request_dropped: lambda request: self.dropped.append(
+                request.url
+            ),
             signals.request_held: self._hold,
             signals.request_released: self._release,
             signals.robots_resolved: self._resolve,
@@ -82,7 +86,9 @@ class Record:
     async def crawl(self, spider: Any, **more: Any) -> CrawlResult:
         """*more*: settings, in capitals, and arguments of the spider."""
         settings = {name: more.pop(name) for name in list(more) if name.isupper()}
-        return await crawl(spider, {**HOLD, **settings}, signal_handlers=self.handlers, **more)
+        return await crawl(
+            spider, {**HOLD, **settings}, signal_handlers=self.handlers, **more
+        )
 
     def close(self, reason: str = "enough") -> None:
         deferred_from_coro(self.engine.close_spider_async(reason=reason))
@@ -142,7 +148,11 @@ def origin_of(site: Site) -> str:
 
 
 def assert_no_errors(result: CrawlResult) -> None:
-    errors = [one.getMessage() for one in result.records if one.levelname in ("ERROR", "CRITICAL")]
+    errors = [
+        one.getMessage()
+        for one in result.records
+        if one.levelname in ("ERROR", "CRITICAL")
+    ]
     assert errors == [], errors
 
 
@@ -155,7 +165,9 @@ def assert_clean(result: CrawlResult) -> None:
 class InlineSpider(ListSpider):
     """Downloads `inline` in the callback of each of its pages, one after another."""
 
-    def __init__(self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any) -> None:
+    def __init__(
+        self, inline: list[str], meta: dict[str, Any] | None = None, **kw: Any
+    ) -> None:
         super().__init__(**kw)
         self.inline, self.meta = inline, meta
         self.outcomes: list[Any] = []
@@ -164,7 +176,9 @@ class InlineSpider(ListSpider):
         self.responses.append(response)
         for url in self.inline:
             try:
-                answered = await self.crawler.engine.download_async(Request(url, meta=self.meta))
+                answered = await self.crawler.engine.download_async(
+                    Request(url, meta=self.meta)
+                )
             except IgnoreRequest as error:
                 self.outcomes.append(error)
             else:

@@ -110,7 +110,8 @@ class Invariant:
 
 
 def watched(
-    broken: Callable[[str], object], made: Callable[[Invariant], object] = lambda _: None
+    broken: Callable[[str], object],
+    made: Callable[[Invariant], object] = lambda _: None,
 ) -> Callable[..., None]:
     """A constructor for RepMiddleware: *broken* is told what is wrong; *made* gets each invariant."""
     construct = RepMiddleware.__init__

@@ -40,7 +40,9 @@ def warnings(source: Source, *, without: str | None = None) -> list[str]:
 
 def summary(result: CrawlResult) -> list[str]:
     """The summary's lines, as they were before they were wrapped."""
-    found = [one.getMessage() for one in result.records if one.funcName == "log_summary"]
+    found = [
+        one.getMessage() for one in result.records if one.funcName == "log_summary"
+    ]
     assert len(found) <= 1
     whole: list[str] = []
     for line in found[0].splitlines() if found else []:

@@ -31,7 +31,9 @@ def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
     name = host.decode() if isinstance(host, bytes) else host
     address = None if name is None else resolve(name)
     if name is not None and address is None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known (by the tests)")
+        raise socket.gaierror(
+            socket.EAI_NONAME, "Name or service not known (by the tests)"
+        )
     return _getaddrinfo(address, port, *args, **kwargs)
 
 

@@ -119,7 +119,9 @@ class PagesSpider(Spider):
 
     def pages(self) -> Iterator[Request]:
         for url in self.urls:
-            yield Request(url, self.start_page if self.seeded else self.parse, errback=self.failed)
+            yield Request(
+                url, self.start_page if self.seeded else self.parse, errback=self.failed
+            )
 
     def parse_links(self, response: Response) -> Iterator[Request]:
         yield from self.pages()
@@ -132,4 +134,8 @@ class PagesSpider(Spider):
             yield Request(urljoin(response.url, "/next"), dont_filter=True)
 
     def failed(self, failure: Any) -> None:
-        record("failed", failure.request.url, f"{type(failure.value).__name__}: {failure.value}")
+        record(
+            "failed",
+            failure.request.url,
+            f"{type(failure.value).__name__}: {failure.value}",
+        )

@@ -56,10 +56,15 @@ class Event(NamedTuple):
     detail: str
 
 
-def arguments_of(*arguments: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+def arguments_of(
+    *arguments: str, settings: Mapping[str, Any] | None = None
+) -> list[str]:
     line = [*arguments]
     for name, value in (settings or {}).items():
-        line += ["-s", f"{name}={json.dumps(value) if isinstance(value, dict) else value}"]
+        line += [
+            "-s",
+            f"{name}={json.dumps(value) if isinstance(value, dict) else value}",
+        ]
     return line
 
 
@@ -69,8 +74,14 @@ def command(*arguments: str) -> list[str]:
 
 def environment(**variables: str) -> dict[str, str]:
     """The child imports this scrapy_rep and `tests`; its streams are buffered as users have them."""
-    ours = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    paths = [str(ROOT), str(Path(scrapy_rep.__file__).parent.parent), ours.get("PYTHONPATH")]
+    ours = {
+        name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+    }
+    paths = [
+        str(ROOT),
+        str(Path(scrapy_rep.__file__).parent.parent),
+        ours.get("PYTHONPATH"),
+    ]
     return {**ours, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **variables}
 
 
@@ -139,7 +150,9 @@ class Crawl:
         records = re.split(r"^(?=\d{4}-\d\d-\d\d \d\d:)", self.log, flags=re.MULTILINE)
         wrong = re.compile(r" (ERROR|CRITICAL): |^Traceback", re.MULTILINE)
         # A kill can leave Scrapy's own spider.state empty, which its extension logs.
-        records = [record for record in records if "extensions/spiderstate.py" not in record]
+        records = [
+            record for record in records if "extensions/spiderstate.py" not in record
+        ]
         errors = [record for record in records if wrong.search(record)]
         assert not errors, "\n".join(errors)[:3000]
 

@@ -16,7 +16,14 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.settings import RepSettings
 
 # Verdicts of lines that are about something other than a decision.
-OTHERS = ("allowed_count", "answer", "changed", "sitemap", "crawl_started", "crawl_ended")
+OTHERS = (
+    "allowed_count",
+    "answer",
+    "changed",
+    "sitemap",
+    "crawl_started",
+    "crawl_ended",
+)
 
 
 class Resolved:

@@ -36,8 +36,12 @@ def robots(
     stdin: str | bytes = b"",
     variables: dict[str, str] | None = None,
 ) -> Done:
-    line = arguments_of("robots", *arguments, settings={**NOT_FOUND_FAST, **(settings or {})})
-    done = run_scrapy(line, cwd=folder, variables=environment(**(variables or {})), given=stdin)
+    line = arguments_of(
+        "robots", *arguments, settings={**NOT_FOUND_FAST, **(settings or {})}
+    )
+    done = run_scrapy(
+        line, cwd=folder, variables=environment(**(variables or {})), given=stdin
+    )
     assert "Traceback" not in done.err, done.err
     return done
 
@@ -54,7 +58,9 @@ class CommandProcess:
         return AsyncCrawlerRunner(self.settings).create_crawler(spider)
 
     def crawl(self, crawler: Crawler, **arguments: Any) -> Future[None]:
-        return asyncio.run_coroutine_threadsafe(crawler.crawl_async(**arguments), self.loop)
+        return asyncio.run_coroutine_threadsafe(
+            crawler.crawl_async(**arguments), self.loop
+        )
 
     def start(self) -> None: ...
 
@@ -69,7 +75,9 @@ class Stream(TextIOWrapper):
         terminal: bool = False,
     ) -> None:
         self._terminal = terminal
-        super().__init__(BytesIO(content), encoding=encoding, errors=errors, write_through=True)
+        super().__init__(
+            BytesIO(content), encoding=encoding, errors=errors, write_through=True
+        )
 
     def isatty(self) -> bool:
         return self._terminal
@@ -101,7 +109,9 @@ def robots_here(
     with patch.dict(os.environ), pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         patched.setattr(sys, "argv", line)
-        patched.setattr(sys, "stdin", None if streams.get("no_stdin") else Stream(given))
+        patched.setattr(
+            sys, "stdin", None if streams.get("no_stdin") else Stream(given)
+        )
         patched.setattr(sys, "stdout", streams.get("stdout", out))
         patched.setattr(sys, "stderr", streams.get("stderr", err))
         # Newer Pythons ask it for the program's name.
@@ -121,7 +131,11 @@ def files_here(folder: Path, *arguments: str, stdin: bytes = b"") -> Done:
     out, err = Stream(), Stream(errors="backslashreplace")
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        for name, stream in (("stdin", Stream(stdin)), ("stdout", out), ("stderr", err)):
+        for name, stream in (
+            ("stdin", Stream(stdin)),
+            ("stdout", out),
+            ("stderr", err),
+        ):
             patched.setattr(sys, name, stream)
         try:
             status = scrapy_rep.__main__.main(arguments)
@@ -143,7 +157,9 @@ async def robots_crawls(
     :param agent: `USER_AGENT`; empty: Scrapy's
     """
     if not (is_reactor_installed() and is_asyncio_reactor_installed()):
-        pytest.skip("the command chooses its reactor itself: run with --reactor=asyncio")
+        pytest.skip(
+            "the command chooses its reactor itself: run with --reactor=asyncio"
+        )
 
     class Process(CommandProcess):
         loop = asyncio.get_running_loop()
@@ -179,7 +195,18 @@ def files_in(folder: Path) -> set[str]:
 
 
 FIELDS = [
-    *["url", "agent", "allowed", "line", "rule", "group", "reason", "path", "outcome", "origin"],
+    *[
+        "url",
+        "agent",
+        "allowed",
+        "line",
+        "rule",
+        "group",
+        "reason",
+        "path",
+        "outcome",
+        "origin",
+    ],
     *["robots_url", "file", "status", "hops", "final_url", "fetched_at", "fresh_until"],
     *["from_cache", "stale", "error", "setting", "sha256"],
     *["crawl_delay", "crawl_delay_line", "visit_time", "agent_in_words", "verdict"],

@@ -22,14 +22,35 @@ PATIENCE = 60.0
 _FORKSERVER = get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(
     [
-        *("lxml.etree", "scrapy.cmdline", "scrapy.core.engine", "scrapy.core.scheduler"),
-        *("scrapy.core.downloader.handlers.http11", "scrapy.squeues", "scrapy_poet.commands"),
-        *("scrapy_rep.addon", "scrapy_rep.middleware", "scrapy_rep.storages", "scrapy_rep.seeding"),
+        *(
+            "lxml.etree",
+            "scrapy.cmdline",
+            "scrapy.core.engine",
+            "scrapy.core.scheduler",
+        ),
+        *(
+            "scrapy.core.downloader.handlers.http11",
+            "scrapy.squeues",
+            "scrapy_poet.commands",
+        ),
+        *(
+            "scrapy_rep.addon",
+            "scrapy_rep.middleware",
+            "scrapy_rep.storages",
+            "scrapy_rep.seeding",
+        ),
         "scrapy_rep.commands.robots",
         *(
             module.name
-            for part in ("commands", "downloadermiddlewares", "spidermiddlewares", "extensions")
-            for module in iter_modules([f"{scrapy.__path__[0]}/{part}"], f"scrapy.{part}.")
+            for part in (
+                "commands",
+                "downloadermiddlewares",
+                "spidermiddlewares",
+                "extensions",
+            )
+            for module in iter_modules(
+                [f"{scrapy.__path__[0]}/{part}"], f"scrapy.{part}."
+            )
             if "statsmailer" not in module.name  # deprecated: it warns
         ),
     ]
@@ -37,7 +58,10 @@ _FORKSERVER.set_forkserver_preload(
 
 
 def _run(
-    arguments: Sequence[str], cwd: str, variables: Mapping[str, str], files: Sequence[str]
+    arguments: Sequence[str],
+    cwd: str,
+    variables: Mapping[str, str],
+    files: Sequence[str],
 ) -> None:
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     for number, path in enumerate(files):
@@ -47,11 +71,16 @@ def _run(
     encoding = variables.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding=encoding, closefd=False)
-    sys.stderr = os.fdopen(2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(
+        2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False
+    )
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(variables)
-    sys.path[:0] = [cwd, *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:0] = [
+        cwd,
+        *filter(None, variables.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     sys.argv = ["scrapy", *arguments]
     from scrapy.cmdline import execute
 
@@ -73,7 +102,9 @@ class ScrapyProcess(_FORKSERVER.Process):  # type: ignore[name-defined, misc]
     ) -> None:
         files = [str(given), str(output), str(errors or output)]
         super().__init__(
-            target=_run, args=(list(arguments), str(cwd), dict(variables), files), daemon=True
+            target=_run,
+            args=(list(arguments), str(cwd), dict(variables), files),
+            daemon=True,
         )
         self.start()
 
@@ -104,12 +135,25 @@ class Done:
 
 
 def run_scrapy(
-    arguments: Sequence[str], *, cwd: Path, variables: Mapping[str, str], given: str | bytes = b""
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    variables: Mapping[str, str],
+    given: str | bytes = b"",
 ) -> Done:
     with TemporaryDirectory() as folder:
-        stdin, stdout, stderr = (Path(folder, name) for name in ("stdin", "stdout", "stderr"))
+        stdin, stdout, stderr = (
+            Path(folder, name) for name in ("stdin", "stdout", "stderr")
+        )
         stdin.write_bytes(given.encode() if isinstance(given, str) else given)
         process = ScrapyProcess(
-            arguments, cwd=cwd, variables=variables, given=stdin, output=stdout, errors=stderr
+            arguments,
+            cwd=cwd,
+            variables=variables,
+            given=stdin,
+            output=stdout,
+            errors=stderr,
         )
-        return Done(process.wait(), stdout.read_text("utf-8"), stderr.read_text("utf-8"))
+        return Done(
+            process.wait(), stdout.read_text("utf-8"), stderr.read_text("utf-8")
+        )

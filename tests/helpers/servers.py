@@ -63,7 +63,9 @@ class Hit:
 
 
 class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.reader, self.writer = reader, writer
         self.open = True
 
@@ -142,12 +144,16 @@ class Site:
             writer.transport.abort()
         await asyncio.sleep(0)  # let what was cancelled end
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+    def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Awaitable[None]:
         """Known from its first moment: a connection that nobody closes is a warning in a later test."""
         self._writers.add(writer)
         return self._served(reader, writer)
 
-    async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _served(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -156,7 +162,9 @@ class Site:
         try:
             while connection.open and (hit := await self._read(connection)):
                 self.requests.append(hit)
-                default = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
+                default = self.pages.get(
+                    hit.path, answer("<p>a page", type="text/html")
+                )
                 await self.pages.get(hit.target, default)(hit, connection)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client, or the test, is gone
@@ -171,12 +179,17 @@ class Site:
         first = await reader.read(1)
         if first and not first.isalpha():
             # As real servers do when a client starts TLS on their plain port.
-            await connection.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            await connection.send(
+                b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+            )
         if not first.isalpha():
             return None
         head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         start, *lines = head[:-4].split("\r\n")
-        headers = [(key, value.strip()) for key, _, value in (li.partition(":") for li in lines)]
+        headers = [
+            (key, value.strip())
+            for key, _, value in (li.partition(":") for li in lines)
+        ]
         length = next((int(v) for k, v in headers if k.lower() == "content-length"), 0)
         method, target, _ = start.split(" ", 2)
         return Hit(method, target, headers, await reader.readexactly(length))
@@ -246,7 +259,9 @@ class Sites:
 class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="sites", daemon=True)
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="sites", daemon=True
+        )
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:

@@ -22,7 +22,9 @@ def urlset(urls: Iterable[str], lastmod: str = "") -> str:
 
 def index(urls: Iterable[str], lastmod: str = "") -> str:
     mod = f"<lastmod>{lastmod}</lastmod>" if lastmod else ""
-    items = "".join(f"<sitemap><loc>{escape(url)}</loc>{mod}</sitemap>\n" for url in urls)
+    items = "".join(
+        f"<sitemap><loc>{escape(url)}</loc>{mod}</sitemap>\n" for url in urls
+    )
     return f'<sitemapindex xmlns="{NAMESPACE}">\n{items}</sitemapindex>'
 
 

@@ -24,7 +24,9 @@ HOUR = 3600.0
 A, B = "http://a.example:80", "https://b.example:443"
 
 
-def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values: Any) -> Entry:
+def rules(
+    origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values: Any
+) -> Entry:
     packed, sha256 = squeeze(body), hashlib.sha256(body).hexdigest()
     whole: dict[str, Any] = {
         "updated_at": at,
@@ -41,7 +43,9 @@ def rules(origin: str = A, body: bytes = RULES_BYTES, at: float = NOW, **values:
 
 
 def missing(origin: str = A, at: float = NOW) -> Entry:
-    return rules(origin, at=at, outcome=Outcome.MISSING, status=404, packed=b"", sha256=None)
+    return rules(
+        origin, at=at, outcome=Outcome.MISSING, status=404, packed=b"", sha256=None
+    )
 
 
 FAILURE: dict[str, Any] = {
@@ -62,7 +66,9 @@ KINDS: dict[str, Entry] = {
     "unreachable": Entry(A, updated_at=NOW, **FAILURE),
     "unreachable, with a copy": rules(**FAILURE),
     # What a library says of a header that is no text, say.
-    "an error beyond Unicode": Entry(A, updated_at=NOW, **{**FAILURE, "error": "\udcff\0\u30c4'"}),
+    "an error beyond Unicode": Entry(
+        A, updated_at=NOW, **{**FAILURE, "error": "\udcff\0\u30c4'"}
+    ),
     "nothing": Entry(A),
 }
 
@@ -70,11 +76,17 @@ KINDS: dict[str, Entry] = {
 def users_class(base: str = "Storage") -> type[Any]:
     """The class that docs/cache.md shows with this base. That of `Storage` keeps its files in the
     current directory."""
-    [code] = [block for block in blocks(page("cache.md"), "python") if f"({base}):" in block]
+    [code] = [
+        block for block in blocks(page("cache.md"), "python") if f"({base}):" in block
+    ]
     assert len(code.splitlines()) <= 25
     names: dict[str, Any] = {"__name__": "myproject.storages"}
     exec(compile(code, "cache.md", "exec"), names)  # noqa: S102 (our own manual)
-    [found] = [one for one in names.values() if getattr(one, "__module__", "") == names["__name__"]]
+    [found] = [
+        one
+        for one in names.values()
+        if getattr(one, "__module__", "") == names["__name__"]
+    ]
     assert issubclass(found, Storage)
     return found
 

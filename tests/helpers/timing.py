@@ -49,10 +49,14 @@ def in_slices(steps: Callable[[], Iterable[T]]) -> list[T]:
             if raised is not None:
                 raise raised
             return results
-    raise AssertionError(f"of {len(times)} steps, {slow} take too long: up to {max(times):.3f} s")
+    raise AssertionError(
+        f"of {len(times)} steps, {slow} take too long: up to {max(times):.3f} s"
+    )
 
 
-def _timed(steps: Callable[[], Iterable[T]]) -> tuple[list[float], list[T], Exception | None]:
+def _timed(
+    steps: Callable[[], Iterable[T]],
+) -> tuple[list[float], list[T], Exception | None]:
     results, at, raised = [], [thread_time()], None
     try:
         for result in steps():
@@ -76,8 +80,12 @@ def slowness() -> float:
 @functools.cache
 def _caches() -> list[Any]:
     """Those that URLs are read with."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("w3lib")]
-    values = [value for module in (*modules, urllib.parse) for value in vars(module).values()]
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith("w3lib")
+    ]
+    values = [
+        value for module in (*modules, urllib.parse) for value in vars(module).values()
+    ]
     return [value for value in values if hasattr(value, "cache_clear")]
 
 

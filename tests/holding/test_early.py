@@ -29,7 +29,14 @@ from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding import early
 from tests.helpers.behaviours import RULES, page, redirect
 from tests.helpers.crawling import Clock, CrawlResult, ListSpider, StepSpider, crawl
-from tests.helpers.held import HOLD, NEVER, Record, a_while, origin_of, silent_until_open
+from tests.helpers.held import (
+    HOLD,
+    NEVER,
+    Record,
+    a_while,
+    origin_of,
+    silent_until_open,
+)
 from tests.helpers.log import lines, summary
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
@@ -44,7 +51,9 @@ class LinkSpider(ListSpider):
 
     dont_filter = False
 
-    def __init__(self, links: list[str | Request], errbacks: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, links: list[str | Request], errbacks: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.links, self.errbacks = links, errbacks
 
@@ -60,7 +69,10 @@ class LinkSpider(ListSpider):
 
 
 async def follow(
-    site: Site, links: list[str | Request], spider: type[ListSpider] = LinkSpider, **more: Any
+    site: Site,
+    links: list[str | Request],
+    spider: type[ListSpider] = LinkSpider,
+    **more: Any,
 ) -> CrawlResult:
     """Crawl the *site*'s page that has *links*. *more*: settings, in capitals, and arguments."""
     settings = {name: more.pop(name) for name in list(more) if name.isupper()}
@@ -90,19 +102,28 @@ def forbidden(result: CrawlResult) -> int:
 @pytest.mark.scrapy_api
 async def test_what_others_see(sites: Sites, tmp_path: Path) -> None:
     """Nothing but a shorter queue."""
-    site, seen, file = sites.add(robots=RULES), Counter[object](), tmp_path / "decisions.jsonl"
+    site, seen, file = (
+        sites.add(robots=RULES),
+        Counter[object](),
+        tmp_path / "decisions.jsonl",
+    )
     handlers = {
         signal: lambda request, signal: seen.update([signal])
         for signal in (signals.request_scheduled, signals.request_dropped)
     }
     links = [*private(site, 5), site.url("/x")]
-    result = await follow(site, links, signal_handlers=handlers, REP_DECISIONS=str(file))
+    result = await follow(
+        site, links, signal_handlers=handlers, REP_DECISIONS=str(file)
+    )
     result.assert_clean()
     assert queued(result) == 1
     assert seen == {signals.request_scheduled: 7}
     assert [request.url for request, _ in result.spider.errors] == links[:5]
     for error in result.failures.values():
-        assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+        assert (
+            str(error)
+            == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+        )
     assert forbidden(result) == 5
     assert len(lines(result, "Forbidden by robots.txt (line 2", level=None)) == 5
     assert lines(result, QUEUED) == []
@@ -125,7 +146,10 @@ async def test_a_handler_that_refuses_a_request_comes_first(sites: Sites) -> Non
         allowed_domains = [origin_of(site).split("/")[2].split(":")[0]]
 
     # The robots.txt of both is known before there are links.
-    start = [Request(other.url("/y"), meta={"allow_offsite": True}), Request(site.url("/"))]
+    start = [
+        Request(other.url("/y"), meta={"allow_offsite": True}),
+        Request(site.url("/")),
+    ]
     result = await crawl(
         OneSpider,
         {"CONCURRENT_REQUESTS": 1},
@@ -161,7 +185,9 @@ class Rewriting:
 class Answering:
     """Answers what is refused, from an archive, say."""
 
-    def process_exception(self, request: Request, exception: Exception) -> Response | None:
+    def process_exception(
+        self, request: Request, exception: Exception
+    ) -> Response | None:
         if isinstance(exception, IgnoreRequest):
             return TextResponse(request.url, body=b"from the archive", request=request)
         return None
@@ -177,7 +203,9 @@ class OwnWay(RepMiddleware):
 class Watching(RepMiddleware):
     """By super(), ours and Scrapy's are called as ever."""
 
-    def process_exception(self, request: Request, exception: Exception) -> Response | None:
+    def process_exception(
+        self, request: Request, exception: Exception
+    ) -> Response | None:
         return Answering().process_exception(request, exception)
 
 
@@ -232,7 +260,9 @@ async def test_an_obstacle_is_said_once_at_the_start(
     elif name == "rewriting":
         assert "/public/1" in site.pages_asked
     elif "xception" in name or name == "answering":
-        assert [one.body for one in result.spider.responses[1:]] == [b"from the archive"] * 3
+        assert [one.body for one in result.spider.responses[1:]] == [
+            b"from the archive"
+        ] * 3
 
 
 class Late:
@@ -256,7 +286,9 @@ class Tolerant(RepMiddleware):
 
 
 @pytest.mark.parametrize("settings", [{}, {"DOWNLOADER_MIDDLEWARES": {Late: 101}}])
-async def test_other_middlewares_are_no_obstacle(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_other_middlewares_are_no_obstacle(
+    sites: Sites, settings: dict[str, Any]
+) -> None:
     site = sites.add(robots=RULES)
     result = await follow(site, private(site, 3), **settings)
     assert (queued(result), forbidden(result)) == (0, 3)
@@ -266,7 +298,9 @@ async def test_other_middlewares_are_no_obstacle(sites: Sites, settings: dict[st
 async def test_overrules_is_asked_about_the_spiders_own_request(sites: Sites) -> None:
     """One that it raises for fails at its turn, as ever."""
     site = sites.add(robots=RULES)
-    result = await follow(site, private(site, 4), DOWNLOADER_MIDDLEWARES={Tolerant: 100})
+    result = await follow(
+        site, private(site, 4), DOWNLOADER_MIDDLEWARES={Tolerant: 100}
+    )
     assert result.status(site.url("/private/1")) == 200
     assert isinstance(result.failure(site.url("/private/2")), ValueError)
     assert (queued(result), forbidden(result)) == (2, 2)
@@ -283,7 +317,9 @@ async def test_a_dry_run_drops_nothing(sites: Sites) -> None:
 # What is not known, or not fresh
 
 
-async def test_only_fresh_rules_drop(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_fresh_rules_drop(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Old rules are fetched again first: they may allow the page now."""
     clock = Clock().install(monkeypatch)
     site = sites.add(robots=RULES)
@@ -322,7 +358,9 @@ async def test_an_address_that_redirects_to_a_forbidden_one(sites: Sites) -> Non
 async def test_every_start_request_is_forbidden(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     settings = {"CONCURRENT_REQUESTS": 1}
-    result = await crawl([site.url(f"/private/{number}") for number in range(40)], settings)
+    result = await crawl(
+        [site.url(f"/private/{number}") for number in range(40)], settings
+    )
     assert forbidden(result) == 40
     assert lines(result, "refused every start request (40)", level="WARNING")
 
@@ -333,16 +371,23 @@ async def test_every_start_request_is_forbidden(sites: Sites) -> None:
 async def test_a_path_counts_once_whatever_its_fragment(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     same = ["/private/1", "/private/1#a", "/private/1#b", "/private/1"]
-    posts = [Request(site.url("/private/1"), method="POST", body=body) for body in ("a", "b", "a")]
+    posts = [
+        Request(site.url("/private/1"), method="POST", body=body)
+        for body in ("a", "b", "a")
+    ]
     result = await follow(site, [*map(site.url, same), *posts])
     assert queued(result) == 0
-    assert forbidden(result) == len(result.spider.errors) == 3  # as the dupe filter has it
+    assert (
+        forbidden(result) == len(result.spider.errors) == 3
+    )  # as the dupe filter has it
 
 
 async def test_each_request_past_the_dupe_filter_counts(sites: Sites) -> None:
     site = sites.add(robots=RULES)
     links = [Request(site.url("/private/1"), dont_filter=True) for _ in range(3)]
-    result = await follow(site, [*links, site.url("/private/1"), site.url("/private/1")])
+    result = await follow(
+        site, [*links, site.url("/private/1"), site.url("/private/1")]
+    )
     assert queued(result) == 0
     assert forbidden(result) == len(result.spider.errors) == 4
 
@@ -382,7 +427,9 @@ class PumpSpider(LinkSpider):
     def idle(self) -> None:
         if self.pump:
             request = Request(self.pump.pop(0), self.parse, errback=self.failed)
-            self.crawler.engine.crawl(request if self.errbacks else request.replace(errback=None))
+            self.crawler.engine.crawl(
+                request if self.errbacks else request.replace(errback=None)
+            )
 
 
 @pytest.mark.loop
@@ -392,7 +439,10 @@ async def test_a_spider_that_goes_on_when_it_is_idle(
 ) -> None:
     monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
     site = sites.add(robots=RULES)
-    urls = [site.url(path) for path in ("/private/1", "/private/2", "/x", "/private/3", "/y")]
+    urls = [
+        site.url(path)
+        for path in ("/private/1", "/private/2", "/x", "/private/3", "/y")
+    ]
     result = await follow(site, [], PumpSpider, pump=urls, errbacks=errbacks)
     assert site.pages_asked == ["/", "/x", "/y"]
     assert forbidden(result) == 3
@@ -473,7 +523,16 @@ class ErrbackSpider(LinkSpider):
         return failure
 
 
-KINDS = ("items", "later", "coroutine", "again", "elsewhere", "bug", "same", "failure_itself")
+KINDS = (
+    "items",
+    "later",
+    "coroutine",
+    "again",
+    "elsewhere",
+    "bug",
+    "same",
+    "failure_itself",
+)
 
 
 @pytest.mark.loop
@@ -481,7 +540,10 @@ KINDS = ("items", "later", "coroutine", "again", "elsewhere", "bug", "same", "fa
 async def test_errbacks_are_as_ever(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
     """As with Scrapy's own middleware, up to what their exceptions say."""
     site, results = sites.add(robots=RULES), []
-    for name, settings in {"ours": {}, "theirs": {"ADDONS": {}, "ROBOTSTXT_OBEY": True}}.items():
+    for name, settings in {
+        "ours": {},
+        "theirs": {"ADDONS": {}, "ROBOTSTXT_OBEY": True},
+    }.items():
         more = {"JOBDIR": str(tmp_path / name)} if jobdir else {}
         links = [site.url(f"/private/{kind}") for kind in KINDS]
         results.append(await follow(site, [*links], ErrbackSpider, **settings, **more))
@@ -492,7 +554,11 @@ async def test_errbacks_are_as_ever(sites: Sites, tmp_path: Path, jobdir: bool) 
             Counter(request.url for request, _ in result.spider.errors),
             sorted(str(item) for item in result.spider.items if "same" not in item),
             sorted(result.responses),
-            {name: value for name, value in result.stats.items() if "spider_exc" in name},
+            {
+                name: value
+                for name, value in result.stats.items()
+                if "spider_exc" in name
+            },
             forbidden(result),
         )
         for result in results
@@ -500,9 +566,16 @@ async def test_errbacks_are_as_ever(sites: Sites, tmp_path: Path, jobdir: bool) 
     assert seen[0] == seen[1]
     # On disk, it becomes another one.
     for result, is_same in ((ours, True), (theirs, not jobdir)):
-        assert [item["same"] for item in result.spider.items if "same" in item] == [is_same] * 3
-    errors = [[one for one in result.records if one.levelname == "ERROR"] for result in results]
-    assert [[one.name for one in some] for some in errors] == [["scrapy.core.scraper"]] * 2
+        assert [item["same"] for item in result.spider.items if "same" in item] == [
+            is_same
+        ] * 3
+    errors = [
+        [one for one in result.records if one.levelname == "ERROR"]
+        for result in results
+    ]
+    assert [[one.name for one in some] for some in errors] == [
+        ["scrapy.core.scraper"]
+    ] * 2
 
 
 async def test_an_errback_closes_the_spider(sites: Sites) -> None:
@@ -576,12 +649,18 @@ async def test_little_output_of_errbacks_waits(
     """A pipeline takes its time. Meanwhile, further requests take the long road."""
     monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
     site = sites.add(robots=RULES)
-    more = {"on_failure": lambda spider: {"an": "item"}, "at_a_time": 5, "is_done": Deferred()}
+    more = {
+        "on_failure": lambda spider: {"an": "item"},
+        "at_a_time": 5,
+        "is_done": Deferred(),
+    }
     settings: dict[str, Any] = {"ITEM_PIPELINES": {SlowPipeline: 100}}
     result = await follow(site, private(site, 50), AtOnceSpider, **settings, **more)
     result.assert_clean()
     assert queued(result) == 40
-    assert forbidden(result) == len(result.spider.errors) == len(result.spider.items) == 50
+    assert (
+        forbidden(result) == len(result.spider.errors) == len(result.spider.items) == 50
+    )
 
 
 @pytest.mark.alone
@@ -613,7 +692,9 @@ async def test_errbacks_hold_no_loop(sites: Sites) -> None:
     assert max(gaps[1:]) < 0.1  # a second, if they were all called at once
 
 
-async def test_errbacks_that_wait_are_called_before_the_spider_closes(sites: Sites) -> None:
+async def test_errbacks_that_wait_are_called_before_the_spider_closes(
+    sites: Sites,
+) -> None:
     site = sites.add(robots=RULES)
     record = Record()
 
@@ -628,7 +709,9 @@ async def test_errbacks_that_wait_are_called_before_the_spider_closes(sites: Sit
             super().failed(failure)
             be_busy(2 * SLICE_SECONDS)  # so each has a turn of its own
 
-    result = await record.crawl(LeavingSpider, requests=[site.url("/")], links=private(site, 30))
+    result = await record.crawl(
+        LeavingSpider, requests=[site.url("/")], links=private(site, 30)
+    )
     assert result.reason == "enough"
     assert len(result.spider.errors) == 30
 
@@ -687,7 +770,9 @@ class OwnHandler(FollowingSpider):
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("kind", [FollowingSpider, WithErrback, OwnHandler])
-async def test_a_crawl_spider(sites: Sites, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crawl_spider(
+    sites: Sites, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of its requests has an errback, which does nothing if the rule has none: as many as
     there are may be dropped at once."""
     monkeypatch.setattr(early, "_MOST_ERRBACKS", 5)
@@ -708,9 +793,12 @@ async def test_a_crawl_spider(sites: Sites, kind: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("mode", "seeds"), [(True, True), ("start", True), (["{}/map.xml"], False), (False, False)]
+    ("mode", "seeds"),
+    [(True, True), ("start", True), (["{}/map.xml"], False), (False, False)],
 )
-async def test_an_origin_that_has_not_seeded_yet(sites: Sites, mode: Any, seeds: bool) -> None:
+async def test_an_origin_that_has_not_seeded_yet(
+    sites: Sites, mode: Any, seeds: bool
+) -> None:
     """It is known through may_fetch() alone, and its first page is forbidden."""
     site, other = sites.add(robots=listing("/map.xml", rules=RULES)), sites.add()
     site.set("/map.xml", urlset([site.url("/listed")]))
@@ -772,13 +860,19 @@ async def test_nothing_waits_for_the_collector(sites: Sites) -> None:
 
 async def test_a_forbidden_sitemap_is_noted(sites: Sites) -> None:
     """The middleware sees its refusal in process_exception()."""
-    site = sites.add(robots=listing(*(f"/private/{n}.xml" for n in range(20)), rules=RULES))
+    site = sites.add(
+        robots=listing(*(f"/private/{n}.xml" for n in range(20)), rules=RULES)
+    )
     result = await crawl(
-        SeededSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start"), site.url("/private")]
+        SeededSpider,
+        {"REP_SITEMAPS": True},
+        requests=[site.url("/start"), site.url("/private")],
     )
     result.assert_clean()
     assert result.stat("rep/sitemaps/failed") == 20
-    assert len(lines(result, " was not read: Forbidden by robots.txt", level=None)) == 20
+    assert (
+        len(lines(result, " was not read: Forbidden by robots.txt", level=None)) == 20
+    )
     assert result.stat("rep/sitemaps/waiting") == 0
 
 
@@ -798,7 +892,12 @@ async def test_what_the_scheduler_gives_itself_goes_in(sites: Sites) -> None:
 
         def next_request(self) -> Request | None:
             request = super().next_request()
-            if request is None and len(taken) == 1 and not OwnWork.given and site.pages_asked:
+            if (
+                request is None
+                and len(taken) == 1
+                and not OwnWork.given
+                and site.pages_asked
+            ):
                 OwnWork.given = True
                 self.enqueue_request(Request(site.url("/private/own")))
                 request = super().next_request()
@@ -822,9 +921,13 @@ async def test_what_is_handed_back_goes_in(sites: Sites) -> None:
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("jobdir", [False, True])
-async def test_a_scheduler_with_four_methods(sites: Sites, tmp_path: Path, jobdir: bool) -> None:
+async def test_a_scheduler_with_four_methods(
+    sites: Sites, tmp_path: Path, jobdir: bool
+) -> None:
     site = sites.add(robots=RULES)
-    more: dict[str, Any] = {"JOBDIR": str(tmp_path)} if jobdir else {"SCHEDULER": FourMethods}
+    more: dict[str, Any] = (
+        {"JOBDIR": str(tmp_path)} if jobdir else {"SCHEDULER": FourMethods}
+    )
     result = await follow(site, [*private(site, 5), site.url("/x")], **more)
     result.assert_clean()
     assert forbidden(result) == len(result.spider.errors) == 5
@@ -837,7 +940,9 @@ async def test_a_pump_that_keeps_the_spider_open_sees_what_it_saw(sites: Sites) 
     def idle(spider: Any) -> None:
         idles.append(len(spider.errors))
         if len(idles) == 1:
-            spider.crawler.engine.crawl(Request(site.url("/private/1"), errback=spider.failed))
+            spider.crawler.engine.crawl(
+                Request(site.url("/private/1"), errback=spider.failed)
+            )
             raise DontCloseSpider
 
     handlers: dict[Any, Callable[..., Any]] = {signals.spider_idle: idle}

@@ -24,7 +24,11 @@ from tests.holding.schedulers import FourMethods, Slotted
 
 pytestmark = pytest.mark.slow
 PAGES = 20
-OURS: dict[str, Any] = {"REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 0.1, "_REP_HOLD_IDLE": 60}
+OURS: dict[str, Any] = {
+    "REP_UNREACHABLE": "hold",
+    "REP_RETRY_DELAY": 0.1,
+    "_REP_HOLD_IDLE": 60,
+}
 SCRAPYS: dict[str, Any] = {"ADDONS": {}, "ROBOTSTXT_OBEY": True}
 # robots.txt that is there at once, that takes a while, and that is down at first. Scrapy's own
 # middleware takes a failure for permission.
@@ -36,7 +40,10 @@ ROBOTS: dict[str, Callable[[], Any]] = {
 
 
 async def both(
-    site: Site, spider: type[ListSpider], jobs: list[dict[str, Any]] | None = None, **more: Any
+    site: Site,
+    spider: type[ListSpider],
+    jobs: list[dict[str, Any]] | None = None,
+    **more: Any,
 ) -> list[CrawlResult]:
     results = []
     more = {"requests": urls(site, PAGES), **more}
@@ -74,22 +81,34 @@ class WatchedSpider(ListSpider):
 
 def of_scheduler(result: CrawlResult) -> dict[str, Any]:
     names = ("scheduler/", "dupefilter/", "offsite/", "request_depth", "item_")
-    return {name: value for name, value in result.stats.items() if name.startswith(names)}
+    return {
+        name: value for name, value in result.stats.items() if name.startswith(names)
+    }
 
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     ("robots", "jobdir"),
-    [("down", False), ("quick", False), ("slow", False), ("slow", True), ("down", True)],
+    [
+        ("down", False),
+        ("quick", False),
+        ("slow", False),
+        ("slow", True),
+        ("down", True),
+    ],
 )
 async def test_signals_idleness_and_stats(
     sites: Sites, tmp_path: Path, robots: str, jobdir: bool
 ) -> None:
     """Also of duplicates, which the dupe filter sees once."""
-    jobs = [{"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in ("ours", "scrapys")]
+    jobs = [
+        {"JOBDIR": str(tmp_path / one)} if jobdir else {} for one in ("ours", "scrapys")
+    ]
     site = sites.add(robots=ROBOTS[robots]())
-    ours, scrapys = await both(site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2)
+    ours, scrapys = await both(
+        site, WatchedSpider, jobs, requests=urls(site, PAGES) * 2
+    )
     assert ours.spider.seen == scrapys.spider.seen
     assert ours.spider.seen[signals.request_dropped] == PAGES
     assert ours.spider.idles == scrapys.spider.idles == [PAGES]
@@ -121,7 +140,9 @@ class KeepingSpider(ListSpider):
 
 
 @pytest.mark.parametrize("robots", ["slow", "down"])
-async def test_callbacks_get_the_request_that_the_spider_made(sites: Sites, robots: str) -> None:
+async def test_callbacks_get_the_request_that_the_spider_made(
+    sites: Sites, robots: str
+) -> None:
     """Not one like it: extensions, too, keep what they know of a request by the request itself."""
     for result in await both(sites.add(robots=ROBOTS[robots]()), KeepingSpider):
         got = {id(one.request) for one in result.spider.responses}
@@ -209,9 +230,12 @@ async def test_a_frugal_start(sites: Sites) -> None:
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(
-    ("scheduler", "robots"), [(FourMethods, "down"), (FourMethods, "slow"), (Slotted, "down")]
+    ("scheduler", "robots"),
+    [(FourMethods, "down"), (FourMethods, "slow"), (Slotted, "down")],
 )
-async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: str) -> None:
+async def test_somebody_elses_scheduler(
+    sites: Sites, scheduler: type, robots: str
+) -> None:
     jobs = [{"SCHEDULER": scheduler}, {"SCHEDULER": scheduler}]
     ours, scrapys = await both(sites.add(robots=ROBOTS[robots]()), WatchedSpider, jobs)
     assert ours.spider.seen == scrapys.spider.seen
@@ -223,7 +247,11 @@ async def test_somebody_elses_scheduler(sites: Sites, scheduler: type, robots: s
 
 @pytest.mark.parametrize(
     ("robots", "count", "is_last"),
-    [(after(0.2, RULES), 5, True), (after(0.2, RULES), 30, True), (in_turn(503, RULES), 5, False)],
+    [
+        (after(0.2, RULES), 5, True),
+        (after(0.2, RULES), 30, True),
+        (in_turn(503, RULES), 5, False),
+    ],
     ids=["few waited", "many waited", "held"],
 )
 async def test_one_that_comes_while_others_leave(
@@ -233,11 +261,19 @@ async def test_one_that_comes_while_others_leave(
     site = sites.add(robots=robots)
 
     def on_page(spider: ListSpider) -> Any:
-        return spider.recorded(site.url("/late")) if len(spider.responses) == 1 else None
+        return (
+            spider.recorded(site.url("/late")) if len(spider.responses) == 1 else None
+        )
 
-    await crawl(urls(site, count), {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}, on_page=on_page)
+    await crawl(
+        urls(site, count),
+        {**OURS, "CONCURRENT_REQUESTS_PER_DOMAIN": 1},
+        on_page=on_page,
+    )
     assert (site.pages_asked[-1] == "/late") is is_last
-    assert [*filter("/late".__ne__, site.pages_asked)] == [f"/page{n}" for n in range(count)]
+    assert [*filter("/late".__ne__, site.pages_asked)] == [
+        f"/page{n}" for n in range(count)
+    ]
 
 
 FEWER: dict[str, Any] = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
@@ -247,7 +283,9 @@ FEWER: dict[str, Any] = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMA
 async def test_pages_come_in_order(sites: Sites) -> None:
     """Those that waited, and those for which there was no room at the gate, behind them."""
     site = sites.add(robots=after(0.3, RULES))
-    for result in await both(site, ListSpider, [FEWER, FEWER], requests=urls(site, 200)):
+    for result in await both(
+        site, ListSpider, [FEWER, FEWER], requests=urls(site, 200)
+    ):
         order = [int(one.url.partition("page")[2]) for one in result.spider.responses]
         assert max(abs(place - page) for place, page in enumerate(order)) < 20, order
 
@@ -257,7 +295,11 @@ async def test_those_that_were_held_are_not_last(sites: Sites) -> None:
     site = sites.add(robots=in_turn(503, RULES))
 
     def on_page(spider: ListSpider) -> Any:
-        return map(spider.recorded, urls(site, 200, "/more")) if not spider.responses[1:] else None
+        return (
+            map(spider.recorded, urls(site, 200, "/more"))
+            if not spider.responses[1:]
+            else None
+        )
 
     result = await crawl(held := urls(site, 40), {**OURS, **FEWER}, on_page=on_page)
     assert len(result.responses) == 240
@@ -270,7 +312,11 @@ async def test_an_urgent_request_while_others_leave(sites: Sites) -> None:
 
     def on_page(spider: ListSpider) -> Any:
         first = spider.responses[-1].url == down.url("/page0")
-        return spider.recorded(Request(healthy.url("/urgent"), priority=9)) if first else None
+        return (
+            spider.recorded(Request(healthy.url("/urgent"), priority=9))
+            if first
+            else None
+        )
 
     wanted = [healthy.url("/known"), *urls(down, 40)]
     result = await crawl(wanted, {**OURS, "CONCURRENT_REQUESTS": 1}, on_page=on_page)
@@ -308,7 +354,11 @@ async def test_held_of_several_sites_leave_in_turns(sites: Sites) -> None:
     one, other = (sites.add(robots=in_turn(503, second)) for _ in range(2))
 
     def on_page(spider: ListSpider) -> Any:
-        return map(spider.recorded, urls(one, 200, "/more")) if not spider.responses[1:] else None
+        return (
+            map(spider.recorded, urls(one, 200, "/more"))
+            if not spider.responses[1:]
+            else None
+        )
 
     wanted = [*urls(one, 100), *(few := urls(other, 20))]
     result = await crawl(wanted, {**OURS, **FEWER}, on_page=on_page)

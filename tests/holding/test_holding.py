@@ -47,17 +47,25 @@ from tests.holding.holds import held, opened
 pytestmark = pytest.mark.slow
 
 
-async def test_those_about_to_leave_are_on_disk_after_a_stop(sites: Sites, tmp_path: Path) -> None:
+async def test_those_about_to_leave_are_on_disk_after_a_stop(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Also the one that is next, and has no download slot so far."""
     busy, robots = silent_until_open("x"), silent_until_open()
-    site = sites.add(robots=robots, pages={f"/page{number}": busy for number in range(10)})
+    site = sites.add(
+        robots=robots, pages={f"/page{number}": busy for number in range(10)}
+    )
     record = Record()
 
     def all_wait() -> bool:
-        return record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
+        return (
+            record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0) == 10
+        )
 
     def stop() -> None:
-        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(RepMiddleware)
+        middleware: Any = record.engine.spider.crawler.get_downloader_middleware(
+            RepMiddleware
+        )
         record.close()
         as_soon_as(lambda: middleware._holding.closing, busy.open)
 
@@ -84,7 +92,9 @@ async def test_waiting_goes_on_in_the_next_run(
     """It counts the seconds of all runs, not what lies between them."""
     passed = 0.0
     clock = SimpleNamespace(
-        monotonic=lambda: time.monotonic() + passed, time=time.time, time_ns=time.time_ns
+        monotonic=lambda: time.monotonic() + passed,
+        time=time.time,
+        time_ns=time.time_ns,
     )
     monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=503)
@@ -106,19 +116,28 @@ async def test_waiting_goes_on_in_the_next_run(
         assert_no_errors(result)
         passed += 1000
         record = Record()
-        record.on_resolved = lambda r=record: r.close() if len(r.resolved) == 3 else None
+        record.on_resolved = lambda r=record: (
+            r.close() if len(r.resolved) == 3 else None
+        )
 
 
-async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path: Path) -> None:
+async def test_very_many_that_can_not_be_read_stop_nobody(
+    sites: Sites, tmp_path: Path
+) -> None:
     """One warning counts them. The event loop gets turns between them."""
     site, hold = sites.add(), opened(tmp_path / FILE_NAME)
     for number in range(120):
-        hold.hold(f"http://{number}.test" if number < 60 else origin_of(site), held(number))
+        hold.hold(
+            f"http://{number}.test" if number < 60 else origin_of(site), held(number)
+        )
     hold.hold(origin_of(site), Held(0, 120, 0.0, Request(site.url("/x"))))
     hold.close()
     change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 120")
     first = patch.object(
-        HeldRequests, "first_leaving", autospec=True, side_effect=HeldRequests.first_leaving
+        HeldRequests,
+        "first_leaving",
+        autospec=True,
+        side_effect=HeldRequests.first_leaving,
     )
     with first as looks:
         result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})
@@ -129,7 +148,9 @@ async def test_very_many_that_can_not_be_read_stop_nobody(sites: Sites, tmp_path
     assert looks.call_count > 120
 
 
-async def test_no_robots_txt_is_asked_for_during_a_pause(sites: Sites, tmp_path: Path) -> None:
+async def test_no_robots_txt_is_asked_for_during_a_pause(
+    sites: Sites, tmp_path: Path
+) -> None:
     gate = Gate(503, RULES)
     busy, silent = sites.add(robots=gate), sites.add(robots=silence())
     counts: list[list[int]] = []
@@ -174,7 +195,9 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
     gate, told, things = Gate(503, RULES), [], [object(), lambda: None]
     site = sites.add(robots=gate)
     wanted = urls(site, 60)
-    requests = [Request(url, meta={"a": things}, cb_kwargs={"a": things}) for url in wanted]
+    requests = [
+        Request(url, meta={"a": things}, cb_kwargs={"a": things}) for url in wanted
+    ]
 
     def look(spider: Any, count: int) -> None:
         if count == 60:
@@ -195,11 +218,19 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             assert_nothing_dropped(result, record)
         with row("what is held is counted"):
             assert result.stat("rep/held") == result.stat("rep/released") == 60
-            assert (result.stats["rep/held/max"], result.stats["rep/held/now"]) == (60, 0)
+            assert (result.stats["rep/held/max"], result.stats["rep/held/now"]) == (
+                60,
+                0,
+            )
             assert await record.concurrency() == [16, 16]
         with row("robots.txt is asked for once a tick of the origin's clock"):
             asked = site.count("/robots.txt")
-            assert asked == len(record.resolved) == result.stat("robotstxt/request_count") < 100
+            assert (
+                asked
+                == len(record.resolved)
+                == result.stat("robotstxt/request_count")
+                < 100
+            )
             assert [one["attempts"] for one in record.resolved] == [*range(1, asked), 0]
         with row("the log says that the crawl waits"):
             assert len(logged) == 1
@@ -214,10 +245,14 @@ async def test_an_outage_during_which_all_are_held(sites: Sites) -> None:
             assert (one["origin"], one["requests"]) == (origin_of(site), 60)
             assert one["error"] == "HTTP 503"
             assert one["attempts"] >= 1 and 0 <= one["held_seconds"] < 60
-            assert one["next_attempt_at"].endswith("Z") and one["unreachable_since"].endswith("Z")
+            assert one["next_attempt_at"].endswith("Z") and one[
+                "unreachable_since"
+            ].endswith("Z")
 
 
-async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Sites) -> None:
+async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(
+    sites: Sites,
+) -> None:
     silent = silent_until_open()
     several = [sites.add(robots=in_turn(503, 503, silent)) for _ in range(3)]
     several.append(sites.add(robots=silent))
@@ -249,8 +284,12 @@ async def test_one_line_in_the_log_at_the_beginning_and_one_at_the_end(sites: Si
     assert_clean(result)
 
 
-@pytest.mark.parametrize(("choice", "robots"), [("drop", 503), ("drop", RULES), ("allow", 503)])
-async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any) -> None:
+@pytest.mark.parametrize(
+    ("choice", "robots"), [("drop", 503), ("drop", RULES), ("allow", 503)]
+)
+async def test_other_policies_and_silence(
+    sites: Sites, choice: str, robots: Any
+) -> None:
     """They too are held beyond the grace, but only until it is known what came of the request."""
     site = sites.add(robots=after(0.3, robots))
     record = Record()
@@ -265,7 +304,9 @@ async def test_other_policies_and_silence(sites: Sites, choice: str, robots: Any
     else:
         assert result.responses == {}
         assert len(result.failures) == 30
-        assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+        assert all(
+            isinstance(error, RobotsUnreachable) for error in result.failures.values()
+        )
     assert site.count("/robots.txt") == 1
     assert record.released == record.held != []
     assert not record.dropped
@@ -285,7 +326,9 @@ ROWS = [
 
 @pytest.mark.loop
 @pytest.mark.parametrize(("concurrency", "grace"), ROWS)
-async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: float) -> None:
+async def test_few_slots_and_no_grace(
+    sites: Sites, concurrency: int, grace: float
+) -> None:
     several = [sites.add(robots=robots) for robots in (RULES, after(0.1, RULES))]
     several.append(sites.add(robots=in_turn(503, after(0.1, 503), RULES)))
     record = Record()
@@ -305,7 +348,10 @@ async def test_few_slots_and_no_grace(sites: Sites, concurrency: int, grace: flo
 async def test_silent_sites_leave_the_slots_to_pages(sites: Sites) -> None:
     """The answers come only when all pages of a healthy site have been fetched."""
     robots = silent_until_open()
-    silent, healthy = [sites.add(robots=robots) for _ in range(16)], sites.add(robots=RULES)
+    silent, healthy = (
+        [sites.add(robots=robots) for _ in range(16)],
+        sites.add(robots=RULES),
+    )
     wanted = urls(healthy, 30)
     record = Record()
     # The first is there so that the healthy one is asked too: 16 fetches are all that may run.
@@ -334,21 +380,26 @@ async def test_no_more_pages_at_a_time_than_slots(sites: Sites) -> None:
             most = max(most, running)
 
     several = [
-        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")}) for _ in range(20)
+        sites.add(robots=after(0.02, RULES), pages={"/x": after(0.03, "x")})
+        for _ in range(20)
     ]
     record = Record()
     record.handlers |= {
         scrapy_signals.request_reached_downloader: lambda request: change(request, 1),
         scrapy_signals.request_left_downloader: lambda request: change(request, -1),
     }
-    result = await record.crawl([site.url("/x") for site in several], CONCURRENT_REQUESTS=2)
+    result = await record.crawl(
+        [site.url("/x") for site in several], CONCURRENT_REQUESTS=2
+    )
     assert most == 2
     assert len(result.responses) == 20
     assert_nothing_dropped(result, record)
 
 
 @pytest.mark.loop
-async def test_fetches_at_a_time_are_limited(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fetches_at_a_time_are_limited(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A multiple of CONCURRENT_REQUESTS, also where the handler had a pool of that size."""
     monkeypatch.setattr("scrapy_rep.origins.flights._FETCHES_PER_SLOT", 4)
     cap = 8
@@ -385,7 +436,9 @@ async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) ->
     record, taken = Record(), []
 
     def dequeued() -> int:
-        return int(record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0))
+        return int(
+            record.engine.spider.crawler.stats.get_value("scheduler/dequeued", 0)
+        )
 
     def look() -> None:
         taken.append(dequeued())
@@ -405,11 +458,13 @@ async def test_requests_that_wait_for_first_answers_are_limited(sites: Sites) ->
 
 async def test_a_released_request_is_next(sites: Sites) -> None:
     """Though pages of another site, which were asked for before, wait in the scheduler."""
-    other = sites.add(pages={f"/page{number}": after(0.02, "x") for number in range(60)})
+    other = sites.add(
+        pages={f"/page{number}": after(0.02, "x") for number in range(60)}
+    )
     held, record = sites.add(robots=in_turn(503, RULES)).url("/x"), Record()
     reached: list[str] = []
-    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: reached.append(
-        request.url
+    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: (
+        reached.append(request.url)
     )
     result = await record.crawl([held, *urls(other, 60)], CONCURRENT_REQUESTS=1)
     assert record.released == [held]
@@ -430,8 +485,8 @@ async def test_urgent_requests_of_any_origin_leave_first(sites: Sites) -> None:
     meta = {"dont_obey_robotstxt": True, "download_slot": "one"}
     record, left = Record(), []
     record.on_resolved = lambda: busy.open() if len(record.resolved) == 4 else None
-    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: left.append(
-        request.url
+    record.handlers[scrapy_signals.request_reached_downloader] = lambda request: (
+        left.append(request.url)
     )
     first = Request(page, meta=meta, priority=9)
     await record.crawl([first, *requests], CONCURRENT_REQUESTS_PER_DOMAIN=1)

@@ -64,9 +64,14 @@ class Held:
     """Two sites with 20 requests each, of which one answers 503 (its next robots.txt request may be in
     flight), and the other is silent. When all are held, *stop* is called: the crawl ends soon."""
 
-    def __init__(self, sites: Sites, stop: Callable[[Record], object] = Record.close) -> None:
+    def __init__(
+        self, sites: Sites, stop: Callable[[Record], object] = Record.close
+    ) -> None:
         self.up = Gate(503, RULES)
-        self.sites: list[Site] = [sites.add(robots=self.up), sites.add(robots=silence())]
+        self.sites: list[Site] = [
+            sites.add(robots=self.up),
+            sites.add(robots=silence()),
+        ]
         self.urls = [url for site in self.sites for url in urls(site, 20)]
         self.record = Record(on_held=self._look)
         self._stop = stop
@@ -92,7 +97,8 @@ async def test_without_jobdir_they_are_given_up(
     monkeypatch.setattr(Pipeline, "events", [])
     held = Held(sites, lambda record: deferred_from_coro(record.engine.stop_async()))
     result = await held.crawl(
-        ITEM_PIPELINES={Pipeline: 1}, on_failure=lambda spider: [{"url": spider.errors[-1][0].url}]
+        ITEM_PIPELINES={Pipeline: 1},
+        on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
     )
     assert result.reason == "shutdown"
     errors = [result.failures[url] for url in held.urls]
@@ -105,7 +111,9 @@ async def test_without_jobdir_they_are_given_up(
     assert Pipeline.events[-1] == "closed"
 
 
-async def test_a_stop_during_a_check_loses_no_request(sites: Sites, shared: Any) -> None:
+async def test_a_stop_during_a_check_loses_no_request(
+    sites: Sites, shared: Any
+) -> None:
     """Such as that of a sitemap's host, which takes as long as its name server."""
     site, record, over = sites.add(), Record(), Deferred[None]()
 
@@ -125,7 +133,9 @@ async def test_a_stop_during_a_check_loses_no_request(sites: Sites, shared: Any)
 
 
 @pytest.mark.parametrize("grace", [0.5, 0.05], ids=["wait", "held"])
-async def test_those_that_only_waited_end_as_without_us(sites: Sites, grace: float) -> None:
+async def test_those_that_only_waited_end_as_without_us(
+    sites: Sites, grace: float
+) -> None:
     """In the scheduler. Those that were held fail, and it is not said that there is no answer."""
     site = sites.add(robots=after(0.2, RULES))
     settings = {"CLOSESPIDER_PAGECOUNT": 1, "CONCURRENT_REQUESTS_PER_DOMAIN": 2}
@@ -166,7 +176,8 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
     """Their host is down, while a page takes the only slot until the crawl ends."""
     busy = silent_until_open("x")
     page = Request(
-        sites.add(pages={"/busy": busy}).url("/busy"), meta={"dont_obey_robotstxt": True}
+        sites.add(pages={"/busy": busy}).url("/busy"),
+        meta={"dont_obey_robotstxt": True},
     )
     down = sites.refused()
     wanted = [f"{down}/{number}" for number in range(5)]
@@ -188,7 +199,9 @@ async def test_those_about_to_fail_are_not_lost_by_a_stop(
 
 @pytest.mark.loop
 @pytest.mark.parametrize("way", ["close_spider_async", "stop_async"])
-async def test_closing_when_the_last_request_is_held_ends_the_crawl(sites: Sites, way: str) -> None:
+async def test_closing_when_the_last_request_is_held_ends_the_crawl(
+    sites: Sites, way: str
+) -> None:
     """The engine is taking it from the scheduler: it closes when it has come back from that."""
     first, second = urls(sites.add(robots=503), 2)
 
@@ -221,7 +234,9 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
             outcomes.append(page.status)
 
     record = Record()
-    record.on_held = lambda spider, _: as_soon_as(lambda: spider.responses, record.close)  # type: ignore[attr-defined]
+    record.on_held = lambda spider, _: as_soon_as(
+        lambda: spider.responses, record.close
+    )  # type: ignore[attr-defined]
     times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
     wanted = [*urls(busy, 1), *urls(known, 1)]
     result = await record.crawl(Spider, requests=wanted, **{**SLOW, **times})
@@ -232,7 +247,11 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
 
 class LambdaSpider(ListSpider):
     def recorded(self, request: str | Request) -> Request:
-        return super().recorded(request).replace(callback=lambda response: self.parse(response))
+        return (
+            super()
+            .recorded(request)
+            .replace(callback=lambda response: self.parse(response))
+        )
 
 
 # Older Scrapy's disk queues leave a file open for each request that they can't write.
@@ -318,7 +337,9 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
 
     def close(_: Spider, count: int) -> None:
         if count == 20:
-            as_soon_as(lambda: len(shared.seen) == 40 and not shared.queue, record.close)
+            as_soon_as(
+                lambda: len(shared.seen) == 40 and not shared.queue, record.close
+            )
 
     if not says_so:
         del shared.persist
@@ -334,8 +355,13 @@ async def test_the_next_crawl_has_handed_back_requests_as_the_user_made_them(
     again = Record(on_held=lambda _, count: gate.open() if count == 40 else None)
     result = await again.crawl(Once, requests=wanted, **settings)
     assert set(result.responses) == set(wanted)
-    assert all(sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20)) for site in both)
-    assert sorted(again.dropped) == sorted(wanted), "the dupe filter lets none pass twice"
+    assert all(
+        sorted(map(site.url, site.pages_asked)) == sorted(urls(site, 20))
+        for site in both
+    )
+    assert sorted(again.dropped) == sorted(wanted), (
+        "the dupe filter lets none pass twice"
+    )
     asked = [response.request for response in result.spider.responses]
     assert not any(one.dont_filter or "_rep_held" in one.meta for one in asked)
     assert_clean(result)
@@ -350,7 +376,9 @@ async def test_those_handed_back_wait_on(
     clock = SimpleNamespace(time=lambda: time.time() + passed[HandingBack])
     monkeypatch.setattr("scrapy_rep.holding.handing_back.time", clock)
     now = RunningClock.__call__
-    monkeypatch.setattr(RunningClock, "__call__", lambda self: now(self) + passed[RunningClock])
+    monkeypatch.setattr(
+        RunningClock, "__call__", lambda self: now(self) + passed[RunningClock]
+    )
     site = sites.add(robots=503 if answers else silence())
     wanted = urls(site, 5)
     settings = {
@@ -398,7 +426,9 @@ async def test_given_up_where_the_queue_does_not_outlive(
     result = await record.crawl(Once, requests=urls(site, 20), **SLOW, SCHEDULER=shared)
     assert result.reason == "enough"
     assert set(result.failures) == set(urls(site, 20))
-    assert all(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert all(
+        isinstance(error, RobotsUnreachable) for error in result.failures.values()
+    )
     assert all(request.dont_filter is False for request, _ in result.spider.errors)
     assert shared.queue == []
     if not broken:

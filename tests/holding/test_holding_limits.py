@@ -17,7 +17,15 @@ from scrapy import signals as scrapy_signals
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.protocol.availability import MAX_HOPS
-from tests.helpers.behaviours import RULES, after, answer, as_behaviour, in_turn, redirect, silence
+from tests.helpers.behaviours import (
+    RULES,
+    after,
+    answer,
+    as_behaviour,
+    in_turn,
+    redirect,
+    silence,
+)
 from tests.helpers.crawling import Clock, ListSpider, crawl
 from tests.helpers.held import (
     HOLD,
@@ -73,7 +81,10 @@ async def test_requests_held_longer_than_max_wait_are_given_up(
                 assert found is not None and 0.3 <= float(found[1]) < 60
                 assert error.reason in str(error)
         with row("they are counted"):
-            assert (result.stat("rep/given_up"), result.stats["rep/held/now"]) == (20, 0)
+            assert (result.stat("rep/given_up"), result.stats["rep/held/now"]) == (
+                20,
+                0,
+            )
             # One line, unless the machine is so slow that some were held later than others.
             told = lines(result, "Gave up ", f" to {origin_of(site)}")
             assert len(told) <= 2 and sum(int(line.split()[2]) for line in told) == 20
@@ -100,7 +111,9 @@ async def test_requests_of_a_dead_host_are_given_up_after_three_failures(
     def on_failure(spider: Any) -> Any:
         return spider.recorded(later) if len(spider.errors) == 10 else None
 
-    result = await record.crawl(wanted, REP_RETRY_MAX_DELAY=NEVER, on_failure=on_failure)
+    result = await record.crawl(
+        wanted, REP_RETRY_MAX_DELAY=NEVER, on_failure=on_failure
+    )
     assert set(result.failures) == {*wanted, later}
     assert [one["attempts"] for one in record.resolved] == [1, 2, 3]
     for error in result.failures.values():
@@ -126,7 +139,10 @@ async def test_one_origin_leaves_room_for_others(sites: Sites) -> None:
     greedy, modest = sites.add(robots=settled), sites.add(robots=settled)
     wanted, record = urls(modest, 2), Record()
     result = await record.crawl(
-        urls(greedy, 40), on_failure=on_failure, REP_HOLD_MAX_REQUESTS=22, CONCURRENT_REQUESTS=4
+        urls(greedy, 40),
+        on_failure=on_failure,
+        REP_HOLD_MAX_REQUESTS=22,
+        CONCURRENT_REQUESTS=4,
     )
     assert set(result.responses) >= set(wanted)
     assert len(result.responses) == 22 and len(result.failures) == 20
@@ -145,7 +161,9 @@ async def test_a_silent_origin_with_its_share_keeps_no_slots(sites: Sites) -> No
 
     def all_have_left_the_scheduler() -> bool:
         """Those that have not end without a word, as with Scrapy alone."""
-        return bool(record.engine.spider.crawler.stats.get_value("scheduler/dequeued") == 66)
+        return bool(
+            record.engine.spider.crawler.stats.get_value("scheduler/dequeued") == 66
+        )
 
     def on_page(spider: Any) -> None:
         assert len(record.resolved) == 1  # the silent one is still asked
@@ -201,7 +219,9 @@ async def test_those_that_have_not_left_when_it_is_down_again_are_held_on(
     """An answer that must not be kept counts for a while, in which one leaves: there is one slot."""
     passed, record = 0.0, Record()
     clock = SimpleNamespace(
-        monotonic=lambda: time.monotonic() + passed, time=time.time, time_ns=time.time_ns
+        monotonic=lambda: time.monotonic() + passed,
+        time=time.time,
+        time_ns=time.time_ns,
     )
     monkeypatch.setattr("scrapy_rep.engine.access.time", clock)
     site = sites.add(robots=in_turn(503, 404, 503))
@@ -249,7 +269,12 @@ async def test_requests_that_keep_coming_do_not_hurry_the_clock(sites: Sites) ->
 
     result = await crawl(
         Slowly,
-        {**HOLD, "REP_RETRY_DELAY": 60, "REP_RETRY_MAX_DELAY": 60, "REP_HOLD_MAX_WAIT": 1.0},
+        {
+            **HOLD,
+            "REP_RETRY_DELAY": 60,
+            "REP_RETRY_MAX_DELAY": 60,
+            "REP_HOLD_MAX_WAIT": 1.0,
+        },
         requests=urls(site, 40),
     )
     assert len(result.failures) == 40
@@ -332,7 +357,10 @@ async def test_requests_that_come_while_a_failure_is_announced(
     assert set(result.failures) == set(dropped)
     assert sorted(record.held) == sorted(record.released) == sorted(held)
     assert result.stat("rep/held") == result.stat("rep/released") == len(held)
-    assert (result.stats["rep/held/now"], result.stats["rep/held/max"]) == (0, len(held))
+    assert (result.stats["rep/held/now"], result.stats["rep/held/max"]) == (
+        0,
+        len(held),
+    )
     assert result.stat("rep/unreachable/dropped") == len(dropped)
     assert_clean(result)
 

@@ -149,13 +149,18 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
         body=b"\x00\xff{}",
         headers={"X-One": ["1", b"\xff"], "Accept": "*/*"},
         cookies={"a": "b"},
-        meta={"a": [{"b": (1.5, None, b"c", Colour.RED)}], "\udc80": {1: "\ud83d" + "\ude00"}},
+        meta={
+            "a": [{"b": (1.5, None, b"c", Colour.RED)}],
+            "\udc80": {1: "\ud83d" + "\ude00"},
+        },
         cb_kwargs={"x": {1, 2}},
         encoding="latin-1",
         callback=SPIDER.parse,
         errback=SPIDER.failed,
     )
-    form = FormRequest("http://a.example/", formdata={"a": "b"}, dont_filter=True, priority=7)
+    form = FormRequest(
+        "http://a.example/", formdata={"a": "b"}, dont_filter=True, priority=7
+    )
     for one in (request, form):
         again = loads(dumps(one, SPIDER), SPIDER)
         assert type(again) is type(one)
@@ -168,7 +173,9 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
 def test_what_has_not_been_dealt_with_stays(path: Path, in_order: bool) -> None:
     """After a kill too: nobody knows whether what was released was fetched."""
     hold = opened(path)
-    first, given_up, *_ = read_all(hold, [hold.hold(A, held(n, since=n)) for n in range(1, 6)])
+    first, given_up, *_ = read_all(
+        hold, [hold.hold(A, held(n, since=n)) for n in range(1, 6)]
+    )
     hold.hold(B, held(6, since=60.0))
     hold.left(A, first, given_up=False)
     hold.left(A, given_up, given_up=True)
@@ -198,7 +205,9 @@ def test_one_that_has_waited_for_longer_than_runs_took_is_kept(path: Path) -> No
     hold.close()
 
 
-async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(path: Path) -> None:
+async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(
+    path: Path,
+) -> None:
     """The file can be opened only now: these stay in memory."""
     earlier = opened(path)
     for number in (1, 2):
@@ -241,7 +250,10 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
 def test_unserialisable_among_others(path: Path) -> None:
     """In memory, in their places, with one warning."""
     hold = opened(path)
-    some = [unserialisable(number) if number % 3 == 0 else held(number) for number in range(1, 10)]
+    some = [
+        unserialisable(number) if number % 3 == 0 else held(number)
+        for number in range(1, 10)
+    ]
     some.append(held(10, meta={"lock": _Unpicklable()}))
     with captured_log() as records:
         entries = [hold.hold(A, one) for one in some]
@@ -271,7 +283,13 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     hold, recovered = run(path)
     # A retry of it is a request of its own.
     hold.left(A, read_all(hold, recovered[A])[0], given_up=False)
-    assert [hold.recognise(A, one) for one in again] == [True, False, False, True, False]
+    assert [hold.recognise(A, one) for one in again] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
     hold.close()
 
 
@@ -285,8 +303,12 @@ class Failing:
         raise KeyError("id")
 
 
-@pytest.mark.parametrize(("kind", "recognised"), [(ByUrl, [True, False]), (Failing, [False] * 2)])
-def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "recognised"), [(ByUrl, [True, False]), (Failing, [False] * 2)]
+)
+def test_fingerprints_of_a_project(
+    path: Path, kind: type, recognised: list[bool]
+) -> None:
     spider = hold_spider(REQUEST_FINGERPRINTER_CLASS=kind)
     hold = opened(path, spider)
     hold.hold(A, held(1))
@@ -296,7 +318,9 @@ def test_fingerprints_of_a_project(path: Path, kind: type, recognised: list[bool
     hold.close()
 
 
-GONE = pickle.dumps(Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_gone"}).hex()
+GONE = pickle.dumps(
+    Request(f"{A}/2").to_dict() | {"callback": "parse_that_is_gone"}
+).hex()
 
 
 @pytest.mark.parametrize(
@@ -357,5 +381,7 @@ def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
         hold.left(A, one, given_up=False)
     other.close()
     hold.close()
-    query = "SELECT group_concat(id || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
+    query = (
+        "SELECT group_concat(id || ':' || state) FROM (SELECT * FROM held ORDER BY id)"
+    )
     assert ask(path, query) == "2:1,5:0"

@@ -44,7 +44,9 @@ class Town:
         self.sites: list[Site] = [sites.add() for _ in range(4)]
 
     def down(self) -> None:
-        for site, robots in zip(self.sites, (503, silence(), 503, reset()), strict=True):
+        for site, robots in zip(
+            self.sites, (503, silence(), 503, reset()), strict=True
+        ):
             site.set("/robots.txt", robots)
 
     def up(self) -> None:
@@ -62,7 +64,9 @@ class Town:
 
     @property
     def asked(self) -> Counter[str]:
-        return Counter(site.url(target) for site in self.sites for target in site.pages_asked)
+        return Counter(
+            site.url(target) for site in self.sites for target in site.pages_asked
+        )
 
 
 def mend_queues(jobdir: Path) -> None:
@@ -89,7 +93,12 @@ class Chain:
     """
 
     def __init__(
-        self, sites: Sites, folder: Path, linked: bool, reactor: str = "asyncio", **settings: Any
+        self,
+        sites: Sites,
+        folder: Path,
+        linked: bool,
+        reactor: str = "asyncio",
+        **settings: Any,
     ) -> None:
         folder.mkdir()
         self.town = Town(sites)
@@ -103,7 +112,9 @@ class Chain:
         urls = self.town.pages(new_pages, f"run{len(self.runs)}")
         mend_queues(self.folder / "job")
         linked = {"linked": "yes"} if self.linked else {}
-        run = Crawl(self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **linked)
+        run = Crawl(
+            self.folder, urls, self.settings, reactor=self.reactor, ends=ends, **linked
+        )
         self.runs.append(run)
         return run
 
@@ -163,9 +174,14 @@ class Chain:
             run.assert_clean()
 
 
-def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Path) -> None:
+def test_nothing_held_is_lost_by_kills_at_any_moment(
+    sites: Sites, tmp_path: Path
+) -> None:
     """10 kills, two crawls at a time, one without a reactor; fewer if runs are over before."""
-    broad, scrapys = "scrapy_rep.BroadPriorityQueue", "scrapy.pqueues.DownloaderAwarePriorityQueue"
+    broad, scrapys = (
+        "scrapy_rep.BroadPriorityQueue",
+        "scrapy.pqueues.DownloaderAwarePriorityQueue",
+    )
     chains = [
         Chain(sites, tmp_path / "broad", False, "none", SCHEDULER_PRIORITY_QUEUE=broad),
         Chain(sites, tmp_path / "scrapys", True, SCHEDULER_PRIORITY_QUEUE=scrapys),
@@ -177,7 +193,9 @@ def test_nothing_held_is_lost_by_kills_at_any_moment(sites: Sites, tmp_path: Pat
 
 
 @pytest.mark.scrapy_api
-def test_a_graceful_stop_after_a_kill_loses_nothing(sites: Sites, tmp_path: Path) -> None:
+def test_a_graceful_stop_after_a_kill_loses_nothing(
+    sites: Sites, tmp_path: Path
+) -> None:
     chain = Chain(sites, tmp_path / "runs", linked=True)
     # However many of the released ones were done before the kill: at least 20 of 40 are left.
     kill = partial(chain.hold_and_release, "SIGKILL released 20")
@@ -192,7 +210,9 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         chain = Chain(sites, tmp_path / moment, linked=moment == "released")
         chain.go(partial(chain.stop_at, moment, count, PAGES))
         assert set(chain.town.asked.values()) == {1}
-        assert {page.detail for run in chain.runs for page in run.of("page")} == {PAGE_AS_EVER}
+        assert {page.detail for run in chain.runs for page in run.of("page")} == {
+            PAGE_AS_EVER
+        }
 
 
 @pytest.mark.parametrize("kill", [True, False])
@@ -202,7 +222,11 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
     """Of Scrapy's own; not after an orderly stop."""
     gate = silent_until_open("answered")
     site = sites.add(robots="", pages={"/hang": gate})
-    settings = {"JOBDIR": tmp_path / "job", "CONCURRENT_REQUESTS": 1, "_REP_HOLD_GRACE": 5}
+    settings = {
+        "JOBDIR": tmp_path / "job",
+        "CONCURRENT_REQUESTS": 1,
+        "_REP_HOLD_GRACE": 5,
+    }
     # More than may wait at the gate for the first answer.
     urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
     run = crawl(urls, settings)
@@ -216,7 +240,9 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
         gate.open()
         assert run.join().reason == "shutdown"
         queue = tmp_path / "job" / "requests.queue"
-        assert any(one.is_file() and one.name != "active.json" for one in queue.rglob("*"))
+        assert any(
+            one.is_file() and one.name != "active.json" for one in queue.rglob("*")
+        )
     after = crawl(urls if kill else [], settings).join()
     assert after.reason == "finished"
     told = [one.log.count("was killed. Scrapy saves its queue") for one in (run, after)]

@@ -19,7 +19,16 @@ from scrapy_rep import may_fetch, signals
 from scrapy_rep.exceptions import RobotsUnreachable
 from tests.helpers.behaviours import RULES, after, answer, in_turn, silence
 from tests.helpers.crawling import ListSpider
-from tests.helpers.held import NEVER, TOO_LONG, Bounded, InParts, a_while, later, origin_of, urls
+from tests.helpers.held import (
+    NEVER,
+    TOO_LONG,
+    Bounded,
+    InParts,
+    a_while,
+    later,
+    origin_of,
+    urls,
+)
 from tests.helpers.servers import Sites
 
 pytestmark = [pytest.mark.loop, pytest.mark.slow]
@@ -42,7 +51,9 @@ class Cancelling:
 
 
 @pytest.fixture(params=[asyncio.CancelledError, CancelledError, OSError])
-def cancelling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def cancelling(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Any]:
     monkeypatch.setattr(Cancelling, "error", request.param)
     monkeypatch.setattr(Cancelling, "left", 1)
     return {"DOWNLOADER_MIDDLEWARES": {Cancelling: 450}}
@@ -54,7 +65,11 @@ async def test_a_fetch_that_the_projects_code_cancels_has_failed(
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
     wanted = urls(site, 3)
     result = await record.crawl(
-        wanted, **cancelling, REP_HOLD_MAX_WAIT=1.0, _REP_HOLD_GRACE=0.2, JOBDIR=str(tmp_path)
+        wanted,
+        **cancelling,
+        REP_HOLD_MAX_WAIT=1.0,
+        _REP_HOLD_GRACE=0.2,
+        JOBDIR=str(tmp_path),
     )
     assert result.reason == "finished"
     assert sorted([*result.responses, *result.failures]) == sorted(wanted)
@@ -77,7 +92,11 @@ class Asking(ListSpider):
 async def test_a_question_ends_when_the_projects_code_cancels_the_fetch(
     sites: Sites, cancelling: dict[str, Any]
 ) -> None:
-    site, other, record = sites.add(robots=RULES), sites.add(robots=RULES), Bounded(SECONDS)
+    site, other, record = (
+        sites.add(robots=RULES),
+        sites.add(robots=RULES),
+        Bounded(SECONDS),
+    )
 
     class OnlyAsking(Asking):
         question = other.url("/page")
@@ -179,7 +198,10 @@ async def test_a_limit_for_addresses_may_stand_in_for_that_for_domains(
     download slot of their own: by the address that robots.txt was found at, or by their meta."""
     monkeypatch.setattr(resolver, "dnscache", dnscache := LocalCache())
     monkeypatch.setattr("scrapy.core.downloader.dnscache", dnscache)
-    site, record = sites.add(robots=after(0.2, RULES), name="shop.example"), Bounded(SECONDS)
+    site, record = (
+        sites.add(robots=after(0.2, RULES), name="shop.example"),
+        Bounded(SECONDS),
+    )
     if key == "address":
         record.on_resolved = lambda: dnscache.__setitem__("shop.example", site.host)
     meta = {"download_slot": "mine"} if key == "slot" else {}
@@ -221,7 +243,11 @@ async def test_any_number_of_answers_may_be_there_at_once(sites: Sites) -> None:
         sys.setrecursionlimit(limit)
     assert result.reason == "enough"
     assert "recursion" not in result.log
-    assert not [error for error in result.failures.values() if isinstance(error, RobotsUnreachable)]
+    assert not [
+        error
+        for error in result.failures.values()
+        if isinstance(error, RobotsUnreachable)
+    ]
 
 
 class AtOnce(ListSpider):
@@ -240,10 +266,18 @@ class AtOnce(ListSpider):
                 await a_while(0.1)
 
 
-@pytest.mark.parametrize("robots", [after(0.3, RULES), in_turn(503, RULES)], ids=["first", "next"])
-async def test_all_who_wait_for_the_same_answer_are_told(sites: Sites, robots: Any) -> None:
+@pytest.mark.parametrize(
+    "robots", [after(0.3, RULES), in_turn(503, RULES)], ids=["first", "next"]
+)
+async def test_all_who_wait_for_the_same_answer_are_told(
+    sites: Sites, robots: Any
+) -> None:
     """Direct downloads: of a first answer, and of the next attempt."""
-    site, other, record = sites.add(robots=RULES), sites.add(robots=robots), Bounded(SECONDS)
+    site, other, record = (
+        sites.add(robots=RULES),
+        sites.add(robots=robots),
+        Bounded(SECONDS),
+    )
 
     class Downloading(AtOnce):
         beside = urls(other, 6)

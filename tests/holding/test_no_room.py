@@ -44,7 +44,10 @@ class ByPriority(BaseScheduler):
 
 
 async def crawl_with_room_for_3(
-    wanted: list[Any], on_page: Any = lambda spider: None, most: int = 3, **handlers: Any
+    wanted: list[Any],
+    on_page: Any = lambda spider: None,
+    most: int = 3,
+    **handlers: Any,
 ) -> CrawlResult:
     settings = {**SLOW, "SCHEDULER": ByPriority, "REP_HOLD_MAX_REQUESTS": most}
     by_signal = {getattr(signals, name): handler for name, handler in handlers.items()}
@@ -115,11 +118,16 @@ async def test_spiders_that_fetch_work_when_idle_get_it(sites: Sites) -> None:
     assert_clean(result)
 
 
-async def test_what_another_process_handed_back_at_its_end_hides_nobody(sites: Sites) -> None:
+async def test_what_another_process_handed_back_at_its_end_hides_nobody(
+    sites: Sites,
+) -> None:
     """It didn't come behind all others."""
     down, site, on_page = one_is_down(sites)
     mark = {"dont_filter": False, "priority": 5, "since": time.time(), "waited": 0.0}
-    later_ones = [Request(url, priority=5, meta={"_rep_held": mark}) for url in urls(down, 9, "/y")]
+    later_ones = [
+        Request(url, priority=5, meta={"_rep_held": mark})
+        for url in urls(down, 9, "/y")
+    ]
     later_ones += [Request(url) for url in urls(site, 10)]
     pages: list[int] = []
 
@@ -176,7 +184,9 @@ async def test_the_event_loop_has_its_turn_between_those_that_go_back(
     assert sum(taken) < 150, "it isn't asked again and again at once"
 
 
-async def test_among_those_without_room_urgent_ones_have_no_precedence(sites: Sites) -> None:
+async def test_among_those_without_room_urgent_ones_have_no_precedence(
+    sites: Sites,
+) -> None:
     """One of them may be to a site that is up again."""
     gate = Gate(503, RULES)
     down, levels = sites.add(robots=gate), set()

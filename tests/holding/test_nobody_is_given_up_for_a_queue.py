@@ -38,7 +38,9 @@ async def test_the_first_robots_txt_may_queue_behind_pages_of_its_download_slot(
     second, record = sites.add(host=first.host), Bounded(SECONDS)
     wanted = urls(second, 5)
     parts = [first.url("/"), lambda: first.pages_asked, *urls(first, 25), 0.5, *wanted]
-    result = await record.crawl(InParts, parts=parts, **folder, **PACED, REP_HOLD_MAX_WAIT=1.5)
+    result = await record.crawl(
+        InParts, parts=parts, **folder, **PACED, REP_HOLD_MAX_WAIT=1.5
+    )
     assert result.reason == "finished"
     assert result.failures == {}
     assert set(wanted) <= set(result.responses)
@@ -48,17 +50,31 @@ async def test_a_later_robots_txt_may_queue_behind_pages_of_its_site(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
-    settings = {**PACED, "DOWNLOAD_DELAY": 0.3, "REP_CACHE_TTL": 1.0, "REP_HOLD_MAX_WAIT": 2.0}
+    settings = {
+        **PACED,
+        "DOWNLOAD_DELAY": 0.3,
+        "REP_CACHE_TTL": 1.0,
+        "REP_HOLD_MAX_WAIT": 2.0,
+    }
     result = await record.crawl(urls(site, 40), **settings, **folder)
     assert result.reason == "finished"
     assert result.failures == {}
 
 
 async def test_autothrottle_may_delay_robots_txt(sites: Sites) -> None:
-    first = sites.add(pages={f"/page{number}": after(0.4, "slow") for number in range(17)})
+    first = sites.add(
+        pages={f"/page{number}": after(0.4, "slow") for number in range(17)}
+    )
     second, record = sites.add(host=first.host), Bounded(SECONDS)
     wanted = urls(second, 2)
-    parts = [*urls(first, 1), lambda: first.pages_asked, 1.0, *urls(first, 17)[1:], 0.5, *wanted]
+    parts = [
+        *urls(first, 1),
+        lambda: first.pages_asked,
+        1.0,
+        *urls(first, 17)[1:],
+        0.5,
+        *wanted,
+    ]
     result = await record.crawl(
         InParts,
         parts=parts,
@@ -70,7 +86,9 @@ async def test_autothrottle_may_delay_robots_txt(sites: Sites) -> None:
     assert result.failures == {}
 
 
-async def test_whoever_is_given_up_was_asked(sites: Sites, folder: dict[str, Any]) -> None:
+async def test_whoever_is_given_up_was_asked(
+    sites: Sites, folder: dict[str, Any]
+) -> None:
     """However many silent origins are asked first. (Without a reactor, one at a time.)"""
     silent = [sites.add(robots=silence()) for _ in range(6)]
     healthy, record = [sites.add() for _ in range(3)], Bounded(SECONDS)
@@ -118,7 +136,10 @@ async def test_the_time_after_a_release_does_not_count(
     sites: Sites, folder: dict[str, Any]
 ) -> None:
     """An outage of a moment, later, while they leave at their pace."""
-    site, record = sites.add(robots=in_turn(503, valid(2), 503, valid(60))), Bounded(SECONDS)
+    site, record = (
+        sites.add(robots=in_turn(503, valid(2), 503, valid(60))),
+        Bounded(SECONDS),
+    )
     result = await record.crawl(
         urls(site, 40),
         **folder,
@@ -148,8 +169,13 @@ class Pausing(ListSpider):
         engine.unpause()
 
 
-async def test_the_time_of_a_pause_does_not_count(sites: Sites, folder: dict[str, Any]) -> None:
-    back, slow = sites.add(robots=in_turn(503, 503, 404)), sites.add(robots=after(0.8, 404))
+async def test_the_time_of_a_pause_does_not_count(
+    sites: Sites, folder: dict[str, Any]
+) -> None:
+    back, slow = (
+        sites.add(robots=in_turn(503, 503, 404)),
+        sites.add(robots=after(0.8, 404)),
+    )
     wanted, record = [*urls(back, 5), *urls(slow, 5)], Bounded(SECONDS)
     result = await record.crawl(
         Pausing,
@@ -178,7 +204,10 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its robots.txt is silent then, and Ctrl-C comes."""
-    site, other = sites.add(robots=in_turn(RULES, silence(), RULES)), sites.add(robots=RULES)
+    site, other = (
+        sites.add(robots=in_turn(RULES, silence(), RULES)),
+        sites.add(robots=RULES),
+    )
     wanted, record = site.url("/wanted"), Bounded(SECONDS)
     monkeypatch.setattr(Late, "url", wanted)
     monkeypatch.setattr(Late, "until", lambda: other.pages_asked)
@@ -190,7 +219,13 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
         "REP_HOLD_MAX_WAIT": NEVER,
         "DOWNLOADER_MIDDLEWARES": {Late: 50},
     }
-    parts = [site.url("/first"), lambda: site.pages_asked, wanted, 0.2, other.url("/page")]
+    parts = [
+        site.url("/first"),
+        lambda: site.pages_asked,
+        wanted,
+        0.2,
+        other.url("/page"),
+    ]
     done = [lambda: other.pages_asked, 0.5, lambda: record.close() or True, NEVER]
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
     second = await crawl([], {**HOLD, **settings})
@@ -223,7 +258,12 @@ async def test_pages_that_leave_after_their_origin_was_forgotten_are_not_lost(
         "REP_HOLD_MAX_WAIT": NEVER,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     }
-    parts = [*wanted, lambda: site.pages_asked, other.url("/page"), lambda: other.pages_asked]
+    parts = [
+        *wanted,
+        lambda: site.pages_asked,
+        other.url("/page"),
+        lambda: other.pages_asked,
+    ]
     done = [1.0, lambda: record.close() or True, NEVER]
     first = await record.crawl(InParts, parts=[*parts, *done], **settings)
     second = await crawl([], {**HOLD, **settings})
@@ -235,7 +275,10 @@ async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
     sites: Sites, folder: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer by which it came through the gate counts until it is sent: it can't be held any more."""
-    site, record = sites.add(robots=in_turn(valid(1), 503, 503, 503, valid(60))), Bounded(SECONDS)
+    site, record = (
+        sites.add(robots=in_turn(valid(1), 503, 503, 503, valid(60))),
+        Bounded(SECONDS),
+    )
     wanted, later = site.url("/wanted"), site.url("/later")
     monkeypatch.setattr(Late, "url", wanted)
     monkeypatch.setattr(Late, "until", lambda: site.robots_fetches >= 2)

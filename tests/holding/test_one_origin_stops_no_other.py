@@ -31,7 +31,11 @@ async def test_what_an_earlier_run_held_stops_nobody(
 ) -> None:
     """More than wait for first answers at a time, which is eight for each of CONCURRENT_REQUESTS; and
     more than may be held now."""
-    down, healthy, record = sites.add(robots=robots), sites.add(robots=RULES), Bounded(20.0)
+    down, healthy, record = (
+        sites.add(robots=robots),
+        sites.add(robots=RULES),
+        Bounded(20.0),
+    )
     settings = {
         "JOBDIR": str(tmp_path),
         "CONCURRENT_REQUESTS": 2,
@@ -51,15 +55,26 @@ async def test_what_an_earlier_run_held_stops_nobody(
 
 
 @pytest.mark.alone
-async def test_while_a_silent_origin_is_asked_again_the_others_go_on(sites: Sites) -> None:
+async def test_while_a_silent_origin_is_asked_again_the_others_go_on(
+    sites: Sites,
+) -> None:
     """Though many of its requests are held, and new ones come. (A request in seven of these would do.)"""
-    silent, healthy, record = sites.add(robots=silence()), sites.add(robots=RULES), Bounded(30.0)
+    silent, healthy, record = (
+        sites.add(robots=silence()),
+        sites.add(robots=RULES),
+        Bounded(30.0),
+    )
     begins: list[Any] = []
     for number in range(120):
         begins += [silent.url(f"/new{number}"), healthy.url(f"/page{number}"), 0.05]
     await record.crawl(
         InParts,
-        parts=[healthy.url("/first"), *urls(silent, 40), *begins, lambda: record.close() or True],
+        parts=[
+            healthy.url("/first"),
+            *urls(silent, 40),
+            *begins,
+            lambda: record.close() or True,
+        ],
         CONCURRENT_REQUESTS=2,
         _REP_HOLD_GRACE=0.05,
         REP_HOLD_MAX_WAIT=NEVER,
@@ -72,13 +87,23 @@ async def test_while_a_silent_origin_is_asked_again_the_others_go_on(sites: Site
     assert len(attempts) >= 4
     gaps = []
     for at in attempts:
-        gaps.append(max((b - a for a, b in pairwise(pages) if a - 0.1 < at < b + 0.5), default=0.0))
+        gaps.append(
+            max(
+                (b - a for a, b in pairwise(pages) if a - 0.1 < at < b + 0.5),
+                default=0.0,
+            )
+        )
     assert median(gaps) < 0.25, gaps
 
 
-async def test_any_number_of_full_download_slots_hides_no_free_one(sites: Sites) -> None:
+async def test_any_number_of_full_download_slots_hides_no_free_one(
+    sites: Sites,
+) -> None:
     busy = [
-        sites.add(after(0.5, 404), {f"/page{number}": after(1.5, "slow") for number in range(3)})
+        sites.add(
+            after(0.5, 404),
+            {f"/page{number}": after(1.5, "slow") for number in range(3)},
+        )
         for _ in range(60)
     ]
     free, record = sites.add(robots=after(0.5, 404)), Bounded(30.0)

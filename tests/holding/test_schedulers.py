@@ -156,7 +156,9 @@ async def test_a_mark_of_an_older_version(sites: Sites) -> None:
     wanted = urls(sites.add(robots=in_turn(503, RULES)), 2)
     mark = {"dont_filter": False, "priority": 7, "since": time.time()}
     requests = [
-        Request(url, meta={"_rep_held": dict(mark)}, dont_filter=True, priority=-(1 << 20))
+        Request(
+            url, meta={"_rep_held": dict(mark)}, dont_filter=True, priority=-(1 << 20)
+        )
         for url in wanted
     ]
     result = await crawl(requests, {**SLOW, "SCHEDULER": Plain})
@@ -169,8 +171,15 @@ async def test_a_mark_of_an_older_version(sites: Sites) -> None:
 async def test_only_time_in_which_a_crawl_runs_counts(sites: Sites) -> None:
     """REP_HOLD_MAX_WAIT: what was handed back at the end of a crawl failed the next day at the first 503."""
     wanted = urls(sites.add(robots=in_turn(503, RULES)), 5)
-    yesterday = {"dont_filter": True, "priority": 0, "since": time.time() - 86400, "waited": 1.0}
+    yesterday = {
+        "dont_filter": True,
+        "priority": 0,
+        "since": time.time() - 86400,
+        "waited": 1.0,
+    }
     requests = [Request(url, meta={"_rep_held": dict(yesterday)}) for url in wanted]
-    result = await crawl(requests, {**SLOW, "SCHEDULER": Plain, "REP_HOLD_MAX_WAIT": 40})
+    result = await crawl(
+        requests, {**SLOW, "SCHEDULER": Plain, "REP_HOLD_MAX_WAIT": 40}
+    )
     assert (set(result.responses), result.failures) == (set(wanted), {})
     assert_clean(result)

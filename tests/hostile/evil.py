@@ -24,5 +24,7 @@ READABLE = "é漢字 ß\u0416 \U0001f600"
 
 
 def assert_clean_text(text: str) -> None:
-    assert [one for line in text.split("\n") for one in line if not one.isprintable()] == []
+    assert [
+        one for line in text.split("\n") for one in line if not one.isprintable()
+    ] == []
     assert not any(line.startswith("2026-01-01") for line in text.split("\n"))

@@ -11,7 +11,9 @@ LONG = "é" * 250
 
 def links(before: str, href: str, count: int = 4_000) -> str:
     kinds = ("<a rel=nofollow href='{}'>", "<a href='{}'>")
-    return before + "".join(kinds[at % 2].format(href.format(at)) for at in range(count))
+    return before + "".join(
+        kinds[at % 2].format(href.format(at)) for at in range(count)
+    )
 
 
 @cache

@@ -56,7 +56,9 @@ class LoopWatch:
     def _closed(self) -> None:
         self._over.set()
         self._timer.cancel()
-        record("memory", detail=(getrusage(RUSAGE_SELF).ru_maxrss - self._before) // 1024)
+        record(
+            "memory", detail=(getrusage(RUSAGE_SELF).ru_maxrss - self._before) // 1024
+        )
 
     def _beat(self) -> None:
         self._turn += 1

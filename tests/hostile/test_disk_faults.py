@@ -70,7 +70,9 @@ def assert_over(result: CrawlResult, fault: Fault) -> None:
 
 
 @pytest.mark.process
-async def test_a_file_system_that_is_full(sites: Sites, listed: ListedSite, tmp_path: Path) -> None:
+async def test_a_file_system_that_is_full(
+    sites: Sites, listed: ListedSite, tmp_path: Path
+) -> None:
     """What it could not take is in the files before any of it is requested."""
     gate = Gate(503, RULES)
     site, disk = sites.add(robots=gate), Disk(tmp_path / "disk", "3m")
@@ -202,12 +204,16 @@ async def test_damaged_between_two_runs(
     more = {"REP_SITEMAPS": True}
     record = when_held(COUNT, lambda: record.close())
     with monkeypatch.context() as patch:
-        patch.setattr("scrapy_rep.seeding.seeding._BATCH", 0)  # all pages wait in the file
+        patch.setattr(
+            "scrapy_rep.seeding.seeding._BATCH", 0
+        )  # all pages wait in the file
         await run([start, *urls(silent, COUNT)], tmp_path, record, **more)
     for name in (HELD, LISTED):
         Corrupted.damage(tmp_path / name)
     second = when_held(1, lambda: second.close())
-    said = warnings(await run([start, silent.url("/another")], tmp_path, second, **more))
+    said = warnings(
+        await run([start, silent.url("/another")], tmp_path, second, **more)
+    )
     for name in (HELD, LISTED):
         [kept] = aside(tmp_path / name)
         [line] = [line for line in said if f"{tmp_path / name} " in line]
@@ -232,12 +238,18 @@ async def test_damaged_in_mid_crawl(
         later(0.3, gate.open)
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
-    wanted, more = [start, *urls(silent, COUNT)], {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4}
+    wanted, more = (
+        [start, *urls(silent, COUNT)],
+        {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS": 4},
+    )
     first = await run(wanted, tmp_path, when_got("/page/", 10, begin), **more)
     assert first.reason == "finished"
     said = warnings(first)
     [listing] = [line for line in said if str(tmp_path / LISTED) in line]
-    assert "(database disk image is malformed): seeding from sitemaps ends for this run" in listing
+    assert (
+        "(database disk image is malformed): seeding from sitemaps ends for this run"
+        in listing
+    )
     lost = [int(line.split()[0]) for line in said if "could not be read from" in line]
     second = await run([start], tmp_path, **more)
     got = {*first.responses, *second.responses} & set(urls(silent, COUNT))

@@ -45,18 +45,29 @@ ROBOTS: dict[str, tuple[Any, str]] = {
         "6 content encodings",
     ),
     "an encoding twice": (encoded(RULES_BYTES, "br", "br"), "the body is not br"),
-    "a long header": (encoded(RULES_BYTES, *["identity, " * 700] * 3), "header is longer than"),
+    "a long header": (
+        encoded(RULES_BYTES, *["identity, " * 700] * 3),
+        "header is longer than",
+    ),
     # Invalid HTTP (REP.md section 3).
     **{
         f"a status of {len(status)} digits, {status[:2]!r}": (
-            raw(b"HTTP/1.1 " + status + b" Fine\r\nConnection: close\r\n\r\nUser-agent: *\n"),
+            raw(
+                b"HTTP/1.1 "
+                + status
+                + b" Fine\r\nConnection: close\r\n\r\nUser-agent: *\n"
+            ),
             "unreachable",
         )
         for status in (b"99999999999999999999999", b"1000", b"99", b"0", b"9" * 4000)
     },
     # Twisted takes megabytes of it; without a reactor, Scrapy's handler refuses such a header.
     "a folded Location": (
-        raw(b"HTTP/1.1 301 Moved\r\nLocation: /rules" + b"\r\n   /longer" * 5_000 + b"\r\n\r\n"),
+        raw(
+            b"HTTP/1.1 301 Moved\r\nLocation: /rules"
+            + b"\r\n   /longer" * 5_000
+            + b"\r\n\r\n"
+        ),
         NONE if is_reactor_installed() else "unreachable",
     ),
 }
@@ -66,7 +77,9 @@ ROBOTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.download
 @pytest.mark.usefixtures("in_time")
 async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
-    wanted = [(name, sites.add(robots=one), means) for name, (one, means) in ROBOTS.items()]
+    wanted = [
+        (name, sites.add(robots=one), means) for name, (one, means) in ROBOTS.items()
+    ]
     # Servers take 8 KB; what is longer leads nowhere, whatever client reads the header.
     for length, means in ((2_000, RULES_APPLY), (8_100, RULES_APPLY), (8_193, NONE)):
         site = sites.add()
@@ -94,7 +107,11 @@ async def test_what_an_answer_means(sites: Sites, tmp_path: Path) -> None:
     }
     assert f"{len(wanted)} origins: 3 with rules" in summary(result)[0]
     assert report.stat().st_size > 1000
-    told = [name for name in result.stats if name.startswith("robotstxt/response_status_count/")]
+    told = [
+        name
+        for name in result.stats
+        if name.startswith("robotstxt/response_status_count/")
+    ]
     assert {name.rpartition("/")[2] for name in told} <= {"200", "301"}
 
 
@@ -104,12 +121,17 @@ async def test_sitemaps_in_other_encodings(sites: Sites) -> None:
     site = sites.add()
     start = f"<urlset><url><loc>{site.url('/no')}</loc></url>".encode()
     large = f"<urlset>{' ' * 9 * MEBIBYTE}<url><loc>{site.url('/late')}</loc></url></urlset>"
-    twice, body = urlset([site.url("/twice")]).encode(), urlset([site.url("/no")]).encode()
+    twice, body = (
+        urlset([site.url("/twice")]).encode(),
+        urlset([site.url("/no")]).encode(),
+    )
     files = {
         "bomb": encoded(zlib.compress(start + b" " * 9 * MEBIBYTE), "deflate"),
         "good": encoded(zlib.compress(urlset([site.url("/page")]).encode()), "deflate"),
         # What comes when it is asked for again is in no such encoding.
-        "late": in_turn(encoded(zlib.compress(b"busy"), "deflate", status=503), answer(large)),
+        "late": in_turn(
+            encoded(zlib.compress(b"busy"), "deflate", status=503), answer(large)
+        ),
         "twice": encoded(layers(twice, 2), "gzip", "gzip"),
         "br": encoded(b"\0" + body, "br, br"),
         "many": encoded(b"\0" + body, *["br"] * 2_000),
@@ -162,7 +184,9 @@ async def test_sitemaps_are_worked_on_in_slices(
     assert len(text) < STEP
     site.set("/map.txt", text)
     result = await seeded(site, RETRY_TIMES=1)
-    assert pages(result) == sorted([*wanted, *(site.url(f"/of{path}") for path in maps)])
+    assert pages(result) == sorted(
+        [*wanted, *(site.url(f"/of{path}") for path in maps)]
+    )
     assert result.stat("rep/sitemaps/found") == 3 * 40 + 1
     assert result.stat("rep/sitemaps/rejected/invalid") == 800
     assert result.stat("rep/sitemaps/rejected/cross_host") == 3
@@ -191,7 +215,9 @@ async def test_large_files_are_read_beside_the_event_loop(
         then = {wanted[-1]: [other.url("/x")], other.url("/x"): again}
         return map(spider.recorded, then.get(spider.responses[-1].url, []))
 
-    again = [large.url(f"/again{number}") for number in range(5)] + [large.url("/private")]
+    again = [large.url(f"/again{number}") for number in range(5)] + [
+        large.url("/private")
+    ]
     result = await crawl(wanted, {"_REP_CACHE_MAX_BYTES": 4000}, on_page=on_page)
     assert set(result.responses) == {*wanted, other.url("/x"), *again[:-1]}
     assert isinstance(result.failure(again[-1]), RobotsDisallowed)

@@ -32,7 +32,9 @@ def test_comments_that_a_sitemap_begins_with() -> None:
     assert_linear(*(lambda text=text: read(text) for text in (small, large)))
 
 
-@pytest.mark.parametrize("start", ["<!---->", "<!-- a -->\n", "<!---->\n<!--> -->\t<!-- - -->"])
+@pytest.mark.parametrize(
+    "start", ["<!---->", "<!-- a -->\n", "<!---->\n<!--> -->\t<!-- - -->"]
+)
 def test_what_follows_comments_tells_what_it_is(start: str) -> None:
     reader, entries = read(start + "<!DOCTYPE  html><title>x")
     assert (reader.problem, entries) == ("it is an HTML page, not a sitemap", [])
@@ -49,7 +51,9 @@ def test_attributes_of_one_tag(encoding: str) -> None:
     with every_row() as row:
         for value in ("''", "'>'", "\t''"):
             with row(value):
-                body = f"<urlset>{BEFORE}<a {attributes(20_000, value)}>{BEFORE}</urlset>"
+                body = (
+                    f"<urlset>{BEFORE}<a {attributes(20_000, value)}>{BEFORE}</urlset>"
+                )
                 _, entries = read(body.encode(encoding))
                 assert locs(entries) == [*GOOD, *GOOD]
 
@@ -67,10 +71,18 @@ MANY = "&" * 1_000_000
 MEANT = [f"http://a.test/?{'&a=b' * 20}&{number}" for number in range(1_000)]
 # What stands in a <urlset>, the URLs that are found, and the problem.
 BODIES: dict[str, tuple[str, list[str], str]] = {
-    "attributes of many tags": (f"{BEFORE}{f'<a {attributes(1_000)}/>' * 100}", GOOD, ""),
+    "attributes of many tags": (
+        f"{BEFORE}{f'<a {attributes(1_000)}/>' * 100}",
+        GOOD,
+        "",
+    ),
     "text of any length is not kept": (f"<x>{'x = ' * MEBIBYTE}</x>{BEFORE}", GOOD, ""),
     "CDATA without an end": (f"{'<![CDATA[' * 1000}&]]>{BEFORE}", GOOD, ""),
-    "ampersands that are meant": ("".join(f"<url><loc>{u}</loc></url>" for u in MEANT), MEANT, ""),
+    "ampersands that are meant": (
+        "".join(f"<url><loc>{u}</loc></url>" for u in MEANT),
+        MEANT,
+        "",
+    ),
     "nothing but ampersands": (
         f"<url><loc>http://a.test/{MANY}</loc></url>{BEFORE}<x>{MANY}</x>",
         GOOD,
@@ -84,7 +96,10 @@ def test_what_is_read_of_long_bodies() -> None:
         for name, (body, urls, problem) in BODIES.items():
             with row(name):
                 reader, entries = read(f"<urlset>{body}{BEFORE}</urlset>")
-                assert locs([one for one in entries if not one.get("broken")]) == [*urls, *GOOD]
+                assert locs([one for one in entries if not one.get("broken")]) == [
+                    *urls,
+                    *GOOD,
+                ]
                 told = reader.problem or ""
                 assert problem in told if problem else not told
 
@@ -93,7 +108,11 @@ ENDS_LATE = [
     *(("<!--", "x", "-->"), ("<!--", "<b/>", "-->"), ("<?a ", "<b/>", "?>")),
     *(("<![CDATA[", "<b/>", "]]>"), ("<a x='", "<b/>", "'/>"), ("</urlset", " ", ">")),
     # A sitemap that is commented out.
-    ("<!--", "<url><loc>http://a.test/?old=1&amp;x=2</loc><x y='z' a='b'/></url>\n", "-->"),
+    (
+        "<!--",
+        "<url><loc>http://a.test/?old=1&amp;x=2</loc><x y='z' a='b'/></url>\n",
+        "-->",
+    ),
 ]
 
 
@@ -102,7 +121,9 @@ def test_what_takes_long_to_end() -> None:
         for start, filling, end in ENDS_LATE:
             with row(start + filling):
                 many = filling * (MEBIBYTE // len(filling))
-                _, entries = read(f"<urlset>{BEFORE}{start}{many}{end}{BEFORE}</urlset>")
+                _, entries = read(
+                    f"<urlset>{BEFORE}{start}{many}{end}{BEFORE}</urlset>"
+                )
                 assert locs(entries) == [*GOOD, *GOOD]
 
 
@@ -142,7 +163,9 @@ class _Stream:
         return getattr(self._stream, name)
 
 
-def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int) -> tuple[Any, int, int]:
+def in_steps(
+    data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int
+) -> tuple[Any, int, int]:
     """Read a sitemap: the reader, how many steps it took, and how much was unpacked in one."""
     spy = Spy()
     monkeypatch.setattr(unpack, "zlib", spy)
@@ -157,7 +180,9 @@ def in_steps(data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int) -> tup
 def repeated(piece: bytes, times: int, start: bytes = b"") -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = piece * 10_000
-    packed = packer.compress(start) + b"".join(packer.compress(block) for _ in range(times))
+    packed = packer.compress(start) + b"".join(
+        packer.compress(block) for _ in range(times)
+    )
     return packed + packer.flush()
 
 
@@ -194,7 +219,9 @@ def test_layers_that_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert steps in wanted
                 assert reader.count == 0
                 assert problem is None or reader.problem == problem
-    text = b"".join(gzip.compress(f"http://a.test/{n}\n".encode()) for n in range(5_000))
+    text = b"".join(
+        gzip.compress(f"http://a.test/{n}\n".encode()) for n in range(5_000)
+    )
     reader, entries = read(text)
     assert (len(entries), reader.problem) == (5_000, None)
 

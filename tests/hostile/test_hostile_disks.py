@@ -50,7 +50,9 @@ async def test_deleted_in_a_crawl(sites: Sites, tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     path: Path = stored["REP_CACHE_PATH"]
     before, after = sites.add(robots=RULES), sites.add(robots=RULES)
-    result = await crawl(StepSpider, stored, steps=[before.url("/x"), path.unlink, after.url("/x")])
+    result = await crawl(
+        StepSpider, stored, steps=[before.url("/x"), path.unlink, after.url("/x")]
+    )
     result.assert_clean()
     assert warnings(result) == []
     storage = SqliteStorage(path)
@@ -145,8 +147,16 @@ async def test_decisions_on_a_full_disk(
                     SmallDisk.room = 1_000_000
             return StepSpider.parse(self, response, **kwargs)
 
-    steps = [*urls(site, 4, "/private"), site.url("/1"), site.url("/private/last"), site.url("/2")]
-    settings = {"REP_DECISIONS": f"small:{path}", "FEED_STORAGES": {"small": SmallDiskStorage}}
+    steps = [
+        *urls(site, 4, "/private"),
+        site.url("/1"),
+        site.url("/private/last"),
+        site.url("/2"),
+    ]
+    settings = {
+        "REP_DECISIONS": f"small:{path}",
+        "FEED_STORAGES": {"small": SmallDiskStorage},
+    }
     result = await crawl(WaitingSpider, settings, steps=steps)
     result.assert_clean()
     records, errors = decisions(path), lines(result, level="ERROR")
@@ -164,7 +174,9 @@ def test_others_are_shown(tmp_path: Path) -> None:
     stored = in_a_file(tmp_path)
     path, storage = stored["REP_CACHE_PATH"], SqliteStorage(stored["REP_CACHE_PATH"])
     a, b, c, d, e = (f"http://{name}.example" for name in "abcde")
-    storage.save_many([*map(rules, (a, b, c, d)), rules(e, b"User-agent: *\nDisallow: /e\n")])
+    storage.save_many(
+        [*map(rules, (a, b, c, d)), rules(e, b"User-agent: *\nDisallow: /e\n")]
+    )
     storage.close()
     for origin, header in {
         b: rules(b).header().replace(b, "nonsense"),
@@ -176,10 +188,14 @@ def test_others_are_shown(tmp_path: Path) -> None:
         done = robots_here(tmp_path, "--cache", *how, settings=stored)
         assert [one for one in (a, b, c, d) if one in done.out] == [a]
         [line] = done.err.splitlines()
-        assert line.startswith("scrapy robots: skipped 3 unreadable entries; the first: ")
+        assert line.startswith(
+            "scrapy robots: skipped 3 unreadable entries; the first: "
+        )
     damaged = rules(a).sha256
     change(path, "UPDATE bodies SET packed = x'00' WHERE sha256 = ?", damaged)
-    done = robots_here(tmp_path, "--cache", f"{a}/", f"{e}/", str(damaged), settings=stored)
+    done = robots_here(
+        tmp_path, "--cache", f"{a}/", f"{e}/", str(damaged), settings=stored
+    )
     assert "Disallow: /e" in done.out
     assert len(done.errors) == 2
     assert "the cache can't be used" not in done.err

@@ -54,7 +54,9 @@ USUAL: dict[str, Says] = {
 class BadFtp:
     """What it says to which command ("": on connecting; "end": with the file sent); the file."""
 
-    def __init__(self, says: Mapping[str, Says], file: Says, host_it_names: str | None) -> None:
+    def __init__(
+        self, says: Mapping[str, Says], file: Says, host_it_names: str | None
+    ) -> None:
         self.host = Sites.new_host()
         self.commands: list[str] = []
         self._connections: set[asyncio.Task[None]] = set()
@@ -71,8 +73,12 @@ class BadFtp:
 
     async def start(self) -> None:
         serves = (self._control, self._data)
-        self._servers = [await asyncio.start_server(serve, self.host, 0) for serve in serves]
-        self.port, self.data_port = (one.sockets[0].getsockname()[1] for one in self._servers)
+        self._servers = [
+            await asyncio.start_server(serve, self.host, 0) for serve in serves
+        ]
+        self.port, self.data_port = (
+            one.sockets[0].getsockname()[1] for one in self._servers
+        )
         numbers = f"{self._names},{self.data_port >> 8},{self.data_port & 255}"
         self._says.setdefault("PASV", f"227 There ({numbers})\r\n".encode())
 
@@ -83,7 +89,9 @@ class BadFtp:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _control(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with self._connection(writer):
             await self._say(writer, self._says[""])
             while line := await reader.readline():
@@ -95,7 +103,9 @@ class BadFtp:
                     await self._ended.wait()
                     await self._say(writer, self._says["end"])
 
-    async def _data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _data(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         gone = asyncio.ensure_future(reader.read())
         asked = asyncio.ensure_future(self._asked.wait())
         try:
@@ -138,7 +148,9 @@ def ftp(sites_thread: LoopThread) -> Iterator[Callable[..., BadFtp]]:
     with ExitStack() as stack:
 
         def start(
-            says: Mapping[str, Says] | None = None, file: Says = b"", names: str | None = None
+            says: Mapping[str, Says] | None = None,
+            file: Says = b"",
+            names: str | None = None,
         ) -> BadFtp:
             site = BadFtp(says or {}, file, names)
             sites_thread.run(site.start())
@@ -154,17 +166,27 @@ COMMANDS = ("", "USER", "PASS", "TYPE", "PASV")
 async def test_what_is_no_file(ftp: Any) -> None:
     """A refusal is no answer, but of the file that isn't there."""
     sites = [
-        *(ftp({command: b"421 Too many of you\r\n"}) for command in (*COMMANDS, "RETR")),
+        *(
+            ftp({command: b"421 Too many of you\r\n"})
+            for command in (*COMMANDS, "RETR")
+        ),
         *(ftp({command: b"550 No such file\r\n"}) for command in COMMANDS),
-        *(ftp({"PASV": b"227 (127,0,0,1,%s)\r\n" % port}) for port in (b"256,0", b"0,0")),
+        *(
+            ftp({"PASV": b"227 (127,0,0,1,%s)\r\n" % port})
+            for port in (b"256,0", b"0,0")
+        ),
         ftp({"PASV": b"227 Somewhere\r\n"}),
         ftp({"": b"\0\xff\r\n"}),
     ]
-    result = await crawl([site.url("/private") for site in sites], {"REP_DOWNLOAD_TIMEOUT": 0.5})
+    result = await crawl(
+        [site.url("/private") for site in sites], {"REP_DOWNLOAD_TIMEOUT": 0.5}
+    )
     with every_row() as row:
         for site in sites:
             with row(site._says):
-                assert isinstance(result.failure(site.url("/private")), RobotsUnreachable)
+                assert isinstance(
+                    result.failure(site.url("/private")), RobotsUnreachable
+                )
     assert "scrapy_rep" not in "".join(one.exc_text or "" for one in result.records)
     assert result.reason == "finished"
 
@@ -213,13 +235,20 @@ class OwnHandler:
         pass
 
 
-async def test_a_handler_of_the_project_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handler_of_the_project_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(OwnHandler, "requests", [])
-    hosts = {"ftp://ftp.example": RobotsDisallowed, "ftp://silent.example": RobotsUnreachable}
+    hosts = {
+        "ftp://ftp.example": RobotsDisallowed,
+        "ftp://silent.example": RobotsUnreachable,
+    }
     settings = {"REP_DOWNLOAD_TIMEOUT": 0.5, "DOWNLOAD_HANDLERS": {"ftp": OwnHandler}}
     result = await crawl([f"{host}/private" for host in hosts], settings)
     for host, expected in hosts.items():
         assert isinstance(result.failure(f"{host}/private"), expected)
-    assert {one.url for one in OwnHandler.requests} == {f"{host}/robots.txt" for host in hosts}
+    assert {one.url for one in OwnHandler.requests} == {
+        f"{host}/robots.txt" for host in hosts
+    }
     assert {one.meta["ftp_user"] for one in OwnHandler.requests} == {"anonymous"}
     result.assert_clean()

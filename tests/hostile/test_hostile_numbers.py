@@ -56,7 +56,10 @@ def test_a_value_out_of_range() -> None:
 
 
 def test_a_long_story_is_cut() -> None:
-    for header in ('{"schema":1,"origin":["%s"]}', '{"schema":1,"origin":"a","outcome":"%s"}'):
+    for header in (
+        '{"schema":1,"origin":["%s"]}',
+        '{"schema":1,"origin":"a","outcome":"%s"}',
+    ):
         with pytest.raises(UnreadableEntry) as caught:
             Entry.from_parts(header % ("x" * 10_000))
         assert len(str(caught.value)) < 200
@@ -76,7 +79,9 @@ async def test_a_clock_out_of_its_mind(
     clock = Clock().install(monkeypatch)
     clock.now = now
     many, path = [sites.add(robots=RULES) for _ in range(3)], tmp_path / "d.jsonl"
-    pages = [one.url(page) for _ in range(2) for one in many for page in ("/private", "/x")]
+    pages = [
+        one.url(page) for _ in range(2) for one in many for page in ("/private", "/x")
+    ]
     settings = {"REP_DECISIONS": str(path), "REP_REPORT": str(tmp_path / "report.html")}
     settings |= {"REP_CACHE_MAX_ORIGINS": 2, "REP_CACHE_TTL": ttl}
     result = await crawl(StepSpider, settings, steps=pages, clock=clock)
@@ -100,7 +105,10 @@ PARTS: list[list[tuple[type, str]]] = [
 
 @pytest.mark.parametrize("parts", PARTS, ids=len)
 async def test_parts_that_fail(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[tuple[type, str]]
+    sites: Sites,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    parts: list[tuple[type, str]],
 ) -> None:
     """A line for each that names it as a bug of ours; requests, and the other parts, go on."""
 
@@ -117,20 +125,36 @@ async def test_parts_that_fail(
         monkeypatch.setattr(owner, name, closes_its_file if name == "end" else broken)
     site, other = sites.add(robots=in_turn(503, RULES)), sites.add(robots=RULES)
     path, report = tmp_path / "d.jsonl", tmp_path / "report.html"
-    pages = [one.url(page) for one in (site, other) for page in ("/x", "/private", "/private/2")]
-    result = await crawl(pages, {**HOLD, "REP_DECISIONS": str(path), "REP_REPORT": str(report)})
+    pages = [
+        one.url(page)
+        for one in (site, other)
+        for page in ("/x", "/private", "/private/2")
+    ]
+    result = await crawl(
+        pages, {**HOLD, "REP_DECISIONS": str(path), "REP_REPORT": str(report)}
+    )
     assert result.reason == "finished"
     assert set(result.responses) == {site.url("/x"), other.url("/x")}
-    assert {type(error).__name__ for error in result.failures.values()} == {"RobotsDisallowed"}
-    assert len(lines(result, "Bug in scrapy-rep", level="ERROR")) == len(parts), result.log
-    assert [one for one in result.records if one.levelname == "ERROR" and "signal" in one.msg] == []
+    assert {type(error).__name__ for error in result.failures.values()} == {
+        "RobotsDisallowed"
+    }
+    assert len(lines(result, "Bug in scrapy-rep", level="ERROR")) == len(parts), (
+        result.log
+    )
+    assert [
+        one
+        for one in result.records
+        if one.levelname == "ERROR" and "signal" in one.msg
+    ] == []
     assert report.stat().st_size > 1000
     owners = {owner for owner, _ in parts}
     assert RecordFile in owners or len(decisions(path)) >= 4
     assert Counts in owners or summary_of(result)
 
 
-async def test_a_bug_on_the_way_to_an_answer(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_on_the_way_to_an_answer(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing can be decided then; a request fails as any other, and none is stuck."""
 
     def broken(*_: Any, **__: Any) -> Any:
@@ -166,7 +190,9 @@ GAPS: list[tuple[list[float], float, bool]] = [
 
 
 @pytest.mark.parametrize(("gaps", "limit", "over"), GAPS)
-def test_attempts_count_and_not_time(gaps: list[float], limit: float, over: bool) -> None:
+def test_attempts_count_and_not_time(
+    gaps: list[float], limit: float, over: bool
+) -> None:
     counted = unreachable_seconds(0.0, 0, 0.0, limit)
     for attempts, gap in enumerate(gaps, 1):
         counted = unreachable_seconds(counted, attempts, gap, limit)
@@ -196,7 +222,9 @@ async def test_how_long_it_is_unreachable(
     meant = {"page": site.url("/x"), "set": lambda: setattr(clock, "now", now)}
     for run in runs:
         steps = [meant.get(step, step) for step in run]
-        result = await crawl(StepSpider, {**SLOW, **in_a_file(tmp_path)}, steps=steps, clock=clock)
+        result = await crawl(
+            StepSpider, {**SLOW, **in_a_file(tmp_path)}, steps=steps, clock=clock
+        )
         assert isinstance(result.spider, StepSpider)
         outcomes += result.spider.outcomes
     assert outcomes == expected
@@ -213,7 +241,11 @@ def test_a_lease_of_nobody(redis_server: RedisServer) -> None:
     storage = RedisStorage(redis_server.url, "leased", 3600.0)
     key = f"leased:lease:{A}"
     with redis.Redis.from_url(redis_server.url) as client:
-        for orphan in ("RPUSH {} x", "SET {} dead", f"SET {{}} dead EX {10 * 365 * DAY}"):
+        for orphan in (
+            "RPUSH {} x",
+            "SET {} dead",
+            f"SET {{}} dead EX {10 * 365 * DAY}",
+        ):
             client.execute_command(*orphan.format(key).split())
             assert storage.lease(A, "one", 30)
             assert not storage.lease(A, "two", 30)

@@ -89,8 +89,12 @@ def test_hosts_are_encoded_once_and_have_a_limit_in_all() -> None:
 
 
 @pytest.mark.parametrize("take", [Origin.from_url, resolve_sitemap])
-@pytest.mark.parametrize("host", [".".join(["é" * 30] * 5), LABELS[:60], "\u1e9b\u0323." * 30])
-def test_the_dearest_host_takes_no_slice(take: Callable[[str], object], host: str) -> None:
+@pytest.mark.parametrize(
+    "host", [".".join(["é" * 30] * 5), LABELS[:60], "\u1e9b\u0323." * 30]
+)
+def test_the_dearest_host_takes_no_slice(
+    take: Callable[[str], object], host: str
+) -> None:
     assert len(host) <= MAX_HOST
     with suppress(ValueError):
         in_a_slice(lambda: take(f"http://{host}/"))
@@ -104,7 +108,9 @@ def test_the_links_of_a_page_take_no_slice() -> None:
                 data = body.encode()
 
                 def read(data: bytes = data) -> int:
-                    response = HtmlResponse("http://a.example/x/y", body=data, encoding="utf-8")
+                    response = HtmlResponse(
+                        "http://a.example/x/y", body=data, encoding="utf-8"
+                    )
                     return len(_marked_links(response))
 
                 # Those that need no work are resolved, however many others there are.
@@ -125,7 +131,16 @@ REFERENCES = st.lists(
 ).map("".join)  # fmt: skip
 BASES = [
     "",
-    *["/q/", "d/e", "//b.example", "http://c.example//x//y?z/", "..", "?q", "é/ü", "mailto:x"],
+    *[
+        "/q/",
+        "d/e",
+        "//b.example",
+        "http://c.example//x//y?z/",
+        "..",
+        "?q",
+        "é/ü",
+        "mailto:x",
+    ],
 ]
 
 

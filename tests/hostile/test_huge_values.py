@@ -83,10 +83,14 @@ def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
     assert len(storage.load_many([C])[C].packed) == MAX_PACKED
     storage.save_many([rules(A)])
     write(storage, A, b" " * (MAX_ENTRY_HEADER - 2) + b"{}")
-    assert "schema" in str(storage.load_many([A])[A])  # read, and found to be without one
+    assert "schema" in str(
+        storage.load_many([A])[A]
+    )  # read, and found to be without one
 
 
-def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_has_a_limit(
+    shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is beyond counts as missing, and is fetched."""
     storage, _ = shared
     module = type(storage).__module__
@@ -96,7 +100,9 @@ def test_a_batch_has_a_limit(shared: tuple[Any, Any], monkeypatch: pytest.Monkey
     storage.save_many(entries)
     found = storage.load_many([entry.origin for entry in entries])
     assert 1 < len(found) < len(entries)
-    assert all(found[entry.origin] == entry for entry in entries if entry.origin in found)
+    assert all(
+        found[entry.origin] == entry for entry in entries if entry.origin in found
+    )
     assert MAX_BATCH > 50 * MAX_PACKED
 
 
@@ -112,7 +118,9 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("statements", CHANGES)
-def test_a_cache_with_other_tables_is_set_aside(tmp_path: Path, statements: str) -> None:
+def test_a_cache_with_other_tables_is_set_aside(
+    tmp_path: Path, statements: str
+) -> None:
     path = tmp_path / "robots.sqlite"
     storage = SqliteStorage(path)
     storage.save(rules(A))

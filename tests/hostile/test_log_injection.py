@@ -33,10 +33,15 @@ class Hostile:
 
 async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -> None:
     evil = "\u009b31m\u202e\u0085\u2028é漢"  # ASCII matches no URL that Scrapy sends
-    rule, listed = f"Disallow: /p*{evil}*", [f"Sitemap: /{n}{IN_A_LINE}.xml\n" for n in range(400)]
+    rule, listed = (
+        f"Disallow: /p*{evil}*",
+        [f"Sitemap: /{n}{IN_A_LINE}.xml\n" for n in range(400)],
+    )
     site = sites.add(robots=f"User-agent: *\n{rule}\nDisallow: /x{IN_A_LINE}\n")
     failing = sites.add(robots=answer("", headers=[("X-Fail", "yes")]))
-    lister = sites.add(robots="".join([*listed, *["Sitemap: http://[x\u202e\x1b/\n"] * 2]))
+    lister = sites.add(
+        robots="".join([*listed, *["Sitemap: http://[x\u202e\x1b/\n"] * 2])
+    )
     trail, report = tmp_path / "d.jsonl", tmp_path / "report.html"
     settings = {"REP_DECISIONS": str(trail), "REP_REPORT": str(report)}
     encoded = Request(site.url(f"/p{evil}x")).url
@@ -47,7 +52,9 @@ async def test_what_others_wrote_in_every_output(sites: Sites, tmp_path: Path) -
     assert_clean_text(report.read_text("utf-8"))
     text = trail.read_bytes().decode()
     assert_clean_text(text)
-    [record] = [one for one in map(json.loads, text.splitlines()) if one["url"] == encoded]
+    [record] = [
+        one for one in map(json.loads, text.splitlines()) if one["url"] == encoded
+    ]
     assert record["rule"] == rule
     assert r"Disallow: /p*\x9b31m\u202e\x85\u2028é漢" in str(result.failure(encoded))
     assert r"\x9b31m\u202e\x85\u2028é漢" in "\n".join(summary(result))
@@ -65,7 +72,11 @@ async def test_sitemaps_with_problems(sites: Sites) -> None:
     listed = "".join(f"Sitemap: @/{number}.xml\n" for number in range(30))
     site = sites.add()
     for number in range(30):
-        body = name.encode() if number % 2 else b"<urlset><url><loc>" + EVIL["newline"].encode()
+        body = (
+            name.encode()
+            if number % 2
+            else b"<urlset><url><loc>" + EVIL["newline"].encode()
+        )
         site.set(f"/{number}.xml", answer(body, type="text/xml") if number % 3 else 404)
     site.set("/robots.txt", listed.replace("@", site.url("")))
     result = await crawl(site.url("/x"), {"REP_SITEMAPS": True})
@@ -84,7 +95,12 @@ def test_commands_that_print_files(tmp_path: Path) -> None:
     (tmp_path / "robots.txt").write_text(ROBOTS)
     file, url = ["--file", "robots.txt"], f"http://a.example/p{IN_A_LINE}"
     lines = [[*file, option, url] for option in ("--explain", "--json", "--csv")]
-    for line in (*lines, [*file, url], [*file, "--show", url], ["--lint", "robots.txt"]):
+    for line in (
+        *lines,
+        [*file, url],
+        [*file, "--show", url],
+        ["--lint", "robots.txt"],
+    ):
         done = robots_here(tmp_path, *line)
         assert_clean_text(done.out + done.err)
         assert len(done.out) > 50

@@ -110,7 +110,16 @@ def test_every_module_has_its_logger_from_one_place() -> None:
     assert found == {package / "engine/log.py"}
 
 
-PASSWORDS = ["s3cret", "s3:cret", "s3@cret", "s3:c@r:e@t", "s3/c@ret", "s3/c:r?e#t", "@s3", ":s3@"]
+PASSWORDS = [
+    "s3cret",
+    "s3:cret",
+    "s3@cret",
+    "s3:c@r:e@t",
+    "s3/c@ret",
+    "s3/c:r?e#t",
+    "@s3",
+    ":s3@",
+]
 PASSWORDS += ["s3 cret", "s3cret" * 100]
 
 
@@ -121,11 +130,22 @@ PASSWORDS += ["s3 cret", "s3cret" * 100]
 def test_no_part_is_shown(uri: str, password: str) -> None:
     whole, hidden = uri.format(password), uri.format("***")
     assert without_password(whole) == hidden
-    assert text_of(ValueError(f"no such proxy: {whole}.")) == f"ValueError: no such proxy: {hidden}"
+    assert (
+        text_of(ValueError(f"no such proxy: {whole}."))
+        == f"ValueError: no such proxy: {hidden}"
+    )
 
 
 PLAIN = [
-    *("", "x", "d.jsonl", "/data/a:b@c", "file:///data/a:b@c", "ftp://me@h/x", "C:\\a@b"),
+    *(
+        "",
+        "x",
+        "d.jsonl",
+        "/data/a:b@c",
+        "file:///data/a:b@c",
+        "ftp://me@h/x",
+        "C:\\a@b",
+    ),
     "s3://b/a@b",
 ]
 
@@ -136,7 +156,11 @@ def test_what_has_no_password_stays(uri: str) -> None:
     assert text_of(ValueError(uri)) == "ValueError" + (f": {uri}" if uri else "")
 
 
-URIS = ("ftp://me:xyz:zyx@x/y@127.0.0.1:1/d", "no://me:xyz@zyx@h/d", "ftp://me:xyz:z@zyx@h/%(xx)s")
+URIS = (
+    "ftp://me:xyz:zyx@x/y@127.0.0.1:1/d",
+    "no://me:xyz@zyx@h/d",
+    "ftp://me:xyz:z@zyx@h/%(xx)s",
+)
 
 
 @pytest.mark.parametrize("setting", ["REP_DECISIONS", "REP_REPORT"])
@@ -144,13 +168,19 @@ async def test_in_a_crawl(sites: Sites, setting: str) -> None:
     site = sites.add(robots=RULES)
     for uri in URIS:
         result = await crawl(site.url("/private"), {setting: uri})
-        ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+        ours = [
+            one.getMessage()
+            for one in result.records
+            if one.name.startswith("scrapy_rep")
+        ]
         assert any("***" in one for one in ours)
         assert not [one for one in ours if "xyz" in one or "zyx" in one]
 
 
 def test_in_wrong_settings() -> None:
     with pytest.raises(SettingsError) as raised:
-        RepSettings.from_settings(Settings({"REP_CACHE_REDIS_URL": [b"redis://:pa:ss@h"]}))
+        RepSettings.from_settings(
+            Settings({"REP_CACHE_REDIS_URL": [b"redis://:pa:ss@h"]})
+        )
     assert "***@h" in str(raised.value)
     assert "pa" not in str(raised.value).replace("path", "")

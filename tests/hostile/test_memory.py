@@ -66,7 +66,9 @@ KINDS: dict[str, Callable[[], bytes]] = {
     "escaped rules": lambda: many(lambda n: b"Disallow: /%x\xff\xfe\xff\xff\xff" % n),
     "wildcards": lambda: many(lambda n: b"Disallow: /*" + letters(12)),
     "long wildcards": lambda: many(lambda n: b"Disallow: /*" + letters(3000)),
-    "wildcards behind a path": lambda: many(lambda n: b"Allow: /%x/*%s$" % (n, letters(8))),
+    "wildcards behind a path": lambda: many(
+        lambda n: b"Allow: /%x/*%s$" % (n, letters(8))
+    ),
     "exact paths": lambda: many(lambda n: b"Disallow: /" + letters(12) + b"$"),
     "directories": lambda: many(lambda n: b"Allow: /%x/index.html" % n),
     "sitemaps": lambda: many(lambda n: b"Sitemap: /%x" % n),
@@ -94,7 +96,9 @@ def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> Non
     finally:
         tracemalloc.stop()
     count = counted(made)
-    assert took / 1.5 < count < took * 1.5, f"{count:,} bytes are counted, {took:,} were taken"
+    assert took / 1.5 < count < took * 1.5, (
+        f"{count:,} bytes are counted, {took:,} were taken"
+    )
 
 
 def assert_states_honest(make: Callable[[], list[OriginState]]) -> None:
@@ -112,13 +116,17 @@ def test_what_is_counted_is_what_it_takes() -> None:
                 bodies = [make() for _ in range(20 if small else 2)]
 
                 def parsed(bodies: list[bytes] = bodies) -> list[OriginState]:
-                    return [known_of(number, body) for number, body in enumerate(bodies)]
+                    return [
+                        known_of(number, body) for number, body in enumerate(bodies)
+                    ]
 
                 def packed(bodies: list[bytes] = bodies) -> MemoryStorage:
                     storage = MemoryStorage(1000, 1 << 30)
                     for number, body in enumerate(bodies):
                         storage.save(
-                            rules(f"https://www.site-{number}.example", body, NOW + number)
+                            rules(
+                                f"https://www.site-{number}.example", body, NOW + number
+                            )
                         )
                     return storage
 
@@ -128,10 +136,17 @@ def test_what_is_counted_is_what_it_takes() -> None:
 
 def test_long_texts_and_failures_are_counted() -> None:
     def parsed() -> list[OriginState]:
-        made = [known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000) for n in range(10)]
-        made += [known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)]
+        made = [
+            known_of(n, ORDINARY, url="http://x.example/" + "x" * 8000)
+            for n in range(10)
+        ]
+        made += [
+            known_of(10 + n, b"", **{**FAILURE, "error": "e" * 8000}) for n in range(10)
+        ]
         origins = [Origin("http", f"{n}.example", 80) for n in range(10)]
-        return made + [OriginState(Entry(str(one), NOW, **FAILURE), one) for one in origins]
+        return made + [
+            OriginState(Entry(str(one), NOW, **FAILURE), one) for one in origins
+        ]
 
     assert_states_honest(parsed)
 
@@ -159,7 +174,9 @@ def test_agents_without_end_share_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("scrapy_rep.protocol.robotstxt._MAX_SIZE", 200_000)
     agents = ["a" * n for n in range(1, 90)]
     group = b"".join(b"User-agent: %s\n" % agent.encode() for agent in agents)
-    robots = RobotsTxt.parse(group + b"".join(b"Disallow: /%d/\n" % n for n in range(1000)))
+    robots = RobotsTxt.parse(
+        group + b"".join(b"Disallow: /%d/\n" % n for n in range(1000))
+    )
     for agent in [*agents, *agents]:
         assert not robots.allowed("/7/", agent)
         assert robots.allowed("/7", agent)
@@ -186,7 +203,10 @@ BUDGET = {"_REP_CACHE_MAX_BYTES": 2_000_000}
 def noisy(sites: Sites) -> tuple[list[Site], list[Site]]:
     """Five megabytes that don't compress. Ordinary sites, used longer ago, don't pay for it."""
     ordinary = [sites.add(robots=answer(ORDINARY)) for _ in range(20)]
-    return [*ordinary, *(sites.add(robots=answer(noise(500_000))) for _ in range(10))], ordinary
+    return [
+        *ordinary,
+        *(sites.add(robots=answer(noise(500_000))) for _ in range(10)),
+    ], ordinary
 
 
 def heavy(sites: Sites) -> tuple[list[Site], list[Site]]:
@@ -212,10 +232,14 @@ def far_away(sites: Sites) -> tuple[list[Site], list[Site]]:
     ("make", "times", "most"),
     [(noisy, 2, 3_000_000), (heavy, 2, 3_000_000), (far_away, 1, 4_000_000)],
 )
-async def test_what_a_crawl_keeps(sites: Sites, make: Any, times: int, most: int) -> None:
+async def test_what_a_crawl_keeps(
+    sites: Sites, make: Any, times: int, most: int
+) -> None:
     some, once = make(sites)
     try:
-        result = await crawl(Weighed, BUDGET, steps=[one.url("/page") for one in some] * times)
+        result = await crawl(
+            Weighed, BUDGET, steps=[one.url("/page") for one in some] * times
+        )
     finally:
         tracemalloc.stop()
     assert isinstance(result.spider, Weighed)
@@ -228,22 +252,34 @@ async def test_one_that_is_larger_than_the_limit(sites: Sites) -> None:
     large, small = sites.add(robots=answer(noise())), sites.add(robots=answer(ORDINARY))
     pages = [site.url(f"/{n}") for n in range(5) for site in (large, large, small)]
     forbidden = small.url("/search")
-    result = await crawl(StepSpider, {"_REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden])
+    result = await crawl(
+        StepSpider, {"_REP_CACHE_MAX_BYTES": 1}, steps=[*pages, forbidden]
+    )
     assert result.spider.outcomes == ["ok"] * 15 + ["RobotsDisallowed"]  # type: ignore[attr-defined]
     assert (large.robots_fetches, small.robots_fetches) == (1, 1)
 
 
-async def test_requests_that_wait_do_not_lose_their_origin(sites: Sites, tmp_path: Path) -> None:
+async def test_requests_that_wait_do_not_lose_their_origin(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Its failures count, and its back-off grows, until it answers; the answer may be forgotten."""
     waiting = sites.add(robots=in_turn(503, 503, 503, ORDINARY))
     noisy = [sites.add(robots=answer(noise())) for _ in range(20)]
-    pages = [waiting.url("/search"), waiting.url("/x"), *[site.url("/x") for site in noisy]]
+    pages = [
+        waiting.url("/search"),
+        waiting.url("/x"),
+        *[site.url("/x") for site in noisy],
+    ]
     record = tmp_path / "decisions.jsonl"
-    result = await crawl(pages, {**HOLD, "_REP_CACHE_MAX_BYTES": 1, "REP_DECISIONS": record})
+    result = await crawl(
+        pages, {**HOLD, "_REP_CACHE_MAX_BYTES": 1, "REP_DECISIONS": record}
+    )
     result.assert_clean()
     assert result.status(waiting.url("/x")) == 200
     assert type(result.failure(waiting.url("/search"))).__name__ == "RobotsDisallowed"
-    answers = [one for one in lines_of(record, "answer") if one["origin"] == origin_of(waiting)]
+    answers = [
+        one for one in lines_of(record, "answer") if one["origin"] == origin_of(waiting)
+    ]
     assert [one["answer"]["attempts"] for one in answers[:4]] == [1, 2, 3, 0]
     assert result.stat("rep/released") >= 2
 
@@ -254,8 +290,12 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
     discovery = Discovery(context)
     for number in range(4):
         origin = Origin("http", f"{number}.example", 80)
-        robots = RobotsTxt.parse(b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS)))
-        state: Any = SimpleNamespace(origin=origin, robots_url=origin.robots_url, robots=robots)
+        robots = RobotsTxt.parse(
+            b"".join(b"Sitemap: /%d.xml\n" % n for n in range(MAX_SITEMAPS))
+        )
+        state: Any = SimpleNamespace(
+            origin=origin, robots_url=origin.robots_url, robots=robots
+        )
         for _ in range(2):  # the second time is a day later
             await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS

@@ -57,7 +57,9 @@ def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
     yield from (("", pump, "") for pump in pumps)
     yield from ((start, pump, "\1") for start in starts for pump in pumps)
     # What an expression begins with over and over, each time with a part of its own.
-    repeated = dict.fromkeys(start + pump for start in starts if start for pump in own if pump)
+    repeated = dict.fromkeys(
+        start + pump for start in starts if start for pump in own if pump
+    )
     yield from (("", both, "\1") for both in repeated)
 
 
@@ -78,7 +80,8 @@ def parts_of(code: Any, value: Any) -> list[Any]:
 def may_be_slow(tree: Any) -> bool:
     """Whether it repeats anything without end: else the time that each place takes is bounded."""
     return any(
-        (code in REPEATS and value[1] > LARGE) or any(map(may_be_slow, parts_of(code, value)))
+        (code in REPEATS and value[1] > LARGE)
+        or any(map(may_be_slow, parts_of(code, value)))
         for code, value in tree
     )
 
@@ -154,9 +157,9 @@ def collected() -> dict[str, re.Pattern[Any]]:
 PATTERNS = collected()
 PACKAGE = Path(scrapy_rep.__path__[0])
 SOURCES = {
-    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): (
-        path.read_text(encoding="utf-8")
-    )
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    ): (path.read_text(encoding="utf-8"))
     for path in PACKAGE.rglob("*.py")
 }
 SOURCE = "\n".join(SOURCES.values())
@@ -167,7 +170,10 @@ def methods_of(name: str) -> list[str]:
     where, _, short = name.rpartition(".")
     # Private ones are used in their own modules.
     source = SOURCES.get(where, SOURCE) if short.startswith("_") else SOURCE
-    names = {short, *re.findall(rf"^ *(\w+) = .*\b{short}\b(?![.(\[])", source, re.MULTILINE)}
+    names = {
+        short,
+        *re.findall(rf"^ *(\w+) = .*\b{short}\b(?![.(\[])", source, re.MULTILINE),
+    }
     used = set(re.findall(rf"\b(?:{'|'.join(names)})(?:\[\w+\])?\.(\w+)\b", source))
     used = {SAME.get(method, method) for method in used}
     return [method for method in METHODS if method in used] or list(METHODS)
@@ -185,9 +191,13 @@ def worst_growth(pattern: re.Pattern[Any], methods: list[str]) -> tuple[float, s
     for start, pump, end in attacks(pattern):
         for method in methods:
 
-            def work(size: int, parts: Any = (start, pump, end, method)) -> Callable[[], object]:
+            def work(
+                size: int, parts: Any = (start, pump, end, method)
+            ) -> Callable[[], object]:
                 start, pump, end, method = parts
-                return work_of(pattern, method, start + pump * (size // len(pump) + 1) + end)
+                return work_of(
+                    pattern, method, start + pump * (size // len(pump) + 1) + end
+                )
 
             grown = growth(work)
             if grown > MAX_GROWTH:  # what other processes did may have been in the way
@@ -218,7 +228,9 @@ def growth(work: Callable[[int], Callable[[], object]]) -> float:
             return 0.0
         least_small = min(least_small, seconds(small))
         bound = MAX_GROWTH if number >= ROUNDS else TIMES + 1.0  # as linear as can be
-        if least_large < bound * least_small or (number >= ROUNDS and least_large > LONG):
+        if least_large < bound * least_small or (
+            number >= ROUNDS and least_large > LONG
+        ):
             break
     return least_large / least_small
 
@@ -229,7 +241,9 @@ def growth(work: Callable[[int], Callable[[], object]]) -> float:
 )
 def test_time_is_linear(name: str) -> None:
     grown, attack = worst_growth(PATTERNS[name], methods_of(name))
-    assert grown < MAX_GROWTH, f"{TIMES} times the text takes {grown:.0f} times as long: {attack}"
+    assert grown < MAX_GROWTH, (
+        f"{TIMES} times the text takes {grown:.0f} times as long: {attack}"
+    )
 
 
 SLOW = {

@@ -21,7 +21,16 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding import spool as sitemaptable
 from tests.helpers import names
 from tests.helpers.behaviours import RULES, as_behaviour, in_turn, redirect
-from tests.helpers.crawling import DAY, DOWN, NO, OK, Clock, StepSpider, crawl, run_settings
+from tests.helpers.crawling import (
+    DAY,
+    DOWN,
+    NO,
+    OK,
+    Clock,
+    StepSpider,
+    crawl,
+    run_settings,
+)
 from tests.helpers.log import lines
 from tests.helpers.robots_command import robots_crawls
 from tests.helpers.servers import Connection, Hit, Site, Sites
@@ -57,20 +66,36 @@ PUBLIC = [
     "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]", "[2001:0:808:808::f7f7:f7f7]",
 ]  # fmt: skip
 NAMES = [
-    *("example.com", "localhost.example.com", "notlocal.example", "xn--bcher-kva.example"),
+    *(
+        "example.com",
+        "localhost.example.com",
+        "notlocal.example",
+        "xn--bcher-kva.example",
+    ),
     "1.2.3.4.example",
 ]
 
 
 def test_hosts_are_private_public_or_names() -> None:
-    assert {host: is_private_host(host) for host in PRIVATE} == dict.fromkeys(PRIVATE, True)
-    assert {host: is_private_host(host) for host in PUBLIC} == dict.fromkeys(PUBLIC, False)
+    assert {host: is_private_host(host) for host in PRIVATE} == dict.fromkeys(
+        PRIVATE, True
+    )
+    assert {host: is_private_host(host) for host in PUBLIC} == dict.fromkeys(
+        PUBLIC, False
+    )
     assert {host: is_private_host(host) for host in NAMES} == dict.fromkeys(NAMES, None)
 
 
 SHOP, CDN, INSIDE_TEST, UNKNOWN, DUAL, LITERAL = (
     Origin.from_url(f"http://{host}/")
-    for host in ("shop.test", "cdn.test", "inside.test", "unknown.test", "dual.test", "127.0.0.9")
+    for host in (
+        "shop.test",
+        "cdn.test",
+        "inside.test",
+        "unknown.test",
+        "dual.test",
+        "127.0.0.9",
+    )
 )
 
 FOUND = {
@@ -110,7 +135,9 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all([await targets.refuses(one, SHOP) for one in (INSIDE_TEST, LITERAL)])
         assert not any([await targets.refuses(one, SHOP) for one in (SHOP, CDN)])
         assert not await targets.refuses(UNKNOWN, SHOP)
-        assert not any([await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)])
+        assert not any(
+            [await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)]
+        )
         assert not await targets.refuses(LITERAL, LITERAL)
     assert not targets.may_connect("unknown.test", "10.0.0.1"), "by then it is known"
     assert await targets.refuses(UNKNOWN, SHOP)
@@ -128,7 +155,9 @@ async def test_a_failed_look_up_is_no_verdict(looked_up: dict[str, list[str]]) -
     assert refused == [True, True, False]
 
 
-async def test_who_has_a_public_address_is_no_intranet(looked_up: dict[str, list[str]]) -> None:
+async def test_who_has_a_public_address_is_no_intranet(
+    looked_up: dict[str, list[str]],
+) -> None:
     targets = fresh()
     assert await targets.refuses(LITERAL, DUAL)
     assert await targets.refuses(DUAL, SHOP)
@@ -163,11 +192,15 @@ async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> Non
     targets = fresh()
     await targets.refuses(CDN, SHOP)
     request = Request("http://cdn.test/map.xml")
-    targets.check_answer(request, Response(request.url, ip_address=ip_address("8.8.8.8")))
+    targets.check_answer(
+        request, Response(request.url, ip_address=ip_address("8.8.8.8"))
+    )
     inside = Response(request.url, ip_address=ip_address("127.0.0.1"))
     with pytest.raises(CannotResolveHostError):
         targets.check_answer(request, inside)
-    targets.check_answer(request.replace(meta={"proxy": "http://127.0.0.1:3128"}), inside)
+    targets.check_answer(
+        request.replace(meta={"proxy": "http://127.0.0.1:3128"}), inside
+    )
 
 
 HTTP = {"http_proxy": "http://proxy.example:3128"}
@@ -175,8 +208,14 @@ HTTP = {"http_proxy": "http://proxy.example:3128"}
 PROXIES: list[tuple[dict[str, str], dict[str, Any], bool]] = [
     ({}, {}, True),
     ({"no_proxy": "localhost"}, {}, True),
-    *(({name: HTTP["http_proxy"]}, {}, True) for name in ("ftp_proxy", "https_proxy", "all_proxy")),
-    *(({**HTTP, "no_proxy": hosts}, {}, True) for hosts in ("inside.test", ".test", "*")),
+    *(
+        ({name: HTTP["http_proxy"]}, {}, True)
+        for name in ("ftp_proxy", "https_proxy", "all_proxy")
+    ),
+    *(
+        ({**HTTP, "no_proxy": hosts}, {}, True)
+        for hosts in ("inside.test", ".test", "*")
+    ),
     (HTTP, {"HTTPPROXY_ENABLED": False}, True),
     (HTTP, {}, False),
     ({**HTTP, "no_proxy": "shop.test"}, {}, False),
@@ -189,13 +228,22 @@ async def test_a_proxy_counts_for_the_urls_that_it_is_used_for(
 ) -> None:
     for variables, settings, refused in PROXIES:
         with monkeypatch.context() as patch:
-            for name in ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"):
+            for name in (
+                "http_proxy",
+                "https_proxy",
+                "ftp_proxy",
+                "all_proxy",
+                "no_proxy",
+            ):
                 patch.delenv(name, raising=False)
                 patch.delenv(name.upper(), raising=False)
             for name, value in variables.items():
                 patch.setenv(name, value)
             targets = fresh(**settings)
-            assert bool(await targets.refuses(INSIDE_TEST, SHOP)) == refused, (variables, settings)
+            assert bool(await targets.refuses(INSIDE_TEST, SHOP)) == refused, (
+                variables,
+                settings,
+            )
             assert await targets.refuses(LITERAL, SHOP)
 
 
@@ -203,8 +251,12 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     looked_up: dict[str, list[str]],
 ) -> None:
     targets = fresh()
-    request = Request("http://shop.test/robots.txt", meta={"proxy": "http://proxy.example:3128"})
-    targets.check_answer(request, Response(request.url, ip_address=ip_address("127.0.0.1")))
+    request = Request(
+        "http://shop.test/robots.txt", meta={"proxy": "http://proxy.example:3128"}
+    )
+    targets.check_answer(
+        request, Response(request.url, ip_address=ip_address("127.0.0.1"))
+    )
     assert not await targets.refuses(UNKNOWN, SHOP)
     assert await targets.refuses(INSIDE_TEST, SHOP)
     assert not targets.may_connect("unknown.test", "127.0.0.1")
@@ -250,7 +302,9 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
         f"{shop}/moved.xml": redirect("http://internal/moved"),
         f"{shop}/index.xml": index(f"{url}?index" for url in INSIDE),
         "http://cdn.example/map.xml": urlset([f"{shop}/a"]),
-        f"{shop}/map.xml": urlset(["http://other.example/b", *(f"{url}?page" for url in INSIDE)]),
+        f"{shop}/map.xml": urlset(
+            ["http://other.example/b", *(f"{url}?page" for url in INSIDE)]
+        ),
     }
     for url, content in pages_of_urls.items():
         proxy.set(url, content)
@@ -261,7 +315,9 @@ async def test_sitemaps_never_lead_a_public_site_to_private_hosts(
     if not reached:
         wanted = [f"{shop}/a", "http://other.example/b"]
         assert sorted(pages(result)) == sorted(wanted if settings else wanted[:1])
-        assert len(lines(result, "its host has a private address", level="WARNING")) == 5
+        assert (
+            len(lines(result, "its host has a private address", level="WARNING")) == 5
+        )
         assert result.stat("rep/sitemaps/failed") == 2 * len(INSIDE) + 1
         assert result.stat("rep/sitemaps/rejected/private") == len(INSIDE)
 
@@ -288,7 +344,9 @@ async def test_redirects_of_robots_txt_lead_to_any_public_url(proxy: Site) -> No
         error = result.failure(wanted[name])
         assert isinstance(error, RobotsDisallowed if followed else RobotsUnreachable)
         if not followed:
-            assert f"not following the redirect to {target} (the address is pr" in str(error)
+            assert f"not following the redirect to {target} (the address is pr" in str(
+                error
+            )
             assert isinstance(error.__cause__, RedirectRefused)
     refused = {target for target, followed in moved.values() if not followed}
     assert refused.isdisjoint(asked(proxy))
@@ -306,13 +364,18 @@ async def test_a_refused_redirect_replaces_no_copy_and_never_permits(
     proxy.set("http://copy.example/robots.txt", in_turn(RULES, inside))
     proxy.set("http://none.example/robots.txt", inside)
     urls = [
-        f"http://{name}.example/{path}" for name in ("copy", "none") for path in ("private", "a")
+        f"http://{name}.example/{path}"
+        for name in ("copy", "none")
+        for path in ("private", "a")
     ]
     steps = [*urls, *([DAY + 1, *urls] * 35)]
     result = await crawl(StepSpider, steps=steps, clock=clock)
     assert isinstance(result.spider, StepSpider)
     assert result.spider.outcomes == [NO, OK, DOWN, DOWN] * 36
-    assert len(lines(result, "not following the redirect", "so an older copy applies")) >= 1
+    assert (
+        len(lines(result, "not following the redirect", "so an older copy applies"))
+        >= 1
+    )
     result.assert_clean()
 
 
@@ -345,19 +408,28 @@ def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
         "is_private_address",
         lambda text: text == site.host if text.startswith("127.") else is_private(text),
     )
-    one, two, three, *four = (sites.add(name=f"public-{number}.test") for number in range(1, 6))
-    fails, changes = (f"http://{kind}-{{}}.test:{site.port}{{}}" for kind in ("fails", "changes"))
+    one, two, three, *four = (
+        sites.add(name=f"public-{number}.test") for number in range(1, 6)
+    )
+    fails, changes = (
+        f"http://{kind}-{{}}.test:{site.port}{{}}" for kind in ("fails", "changes")
+    )
     one.set("/robots.txt", redirect(fails.format(1, "/latest/meta")))
     two.set("/robots.txt", redirect(changes.format(1, "/latest/meta")))
     maps = fails.format(2, "/map"), changes.format(2, "/map"), three.url("/map.txt")
     three.set("/robots.txt", listing(*maps))
-    three.set("/map.txt", "\n".join((fails.format(3, "/page"), changes.format(3, "/page"))))
+    three.set(
+        "/map.txt", "\n".join((fails.format(3, "/page"), changes.format(3, "/page")))
+    )
     public.set("/robots.txt", redirect(changes.format(4, "/latest/meta")))
     for public_site, target in zip(
         four, (site.url("/page"), fails.format(5, "/page")), strict=True
     ):
         public_site.set("/page", redirect(target))
-    starts = [*map(Site.url, (one, two, three)), f"http://changes-4.test:{public.port}/"]
+    starts = [
+        *map(Site.url, (one, two, three)),
+        f"http://changes-4.test:{public.port}/",
+    ]
     return Inside(site, starts, [one.url("/page") for one in four])
 
 
@@ -368,20 +440,31 @@ def inside(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> Inside:
 async def test_public_sites_never_lead_inside(inside: Inside, allowed: bool) -> None:
     """Unless the user lets them. Names change in time only because they are checked."""
     settings = {**ON, **ANY, "REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 0.05}
-    settings |= {"REP_PRIVATE_HOSTS": allowed, "REP_HOLD_MAX_WAIT": 30 if allowed else 0.5}
+    settings |= {
+        "REP_PRIVATE_HOSTS": allowed,
+        "REP_HOLD_MAX_WAIT": 30 if allowed else 0.5,
+    }
     result = await crawl(SeededSpider, settings, requests=inside.starts)
     result.assert_clean()
     led = {f"{hit.header('Host')}{hit.path}" for hit in inside.site.requests}
     if allowed:
-        wanted = {"fails-1.test": "/latest/meta", "fails-2.test": "/map", "fails-3.test": "/page"}
+        wanted = {
+            "fails-1.test": "/latest/meta",
+            "fails-2.test": "/map",
+            "fails-3.test": "/page",
+        }
         wanted |= {"changes-4.test": "/latest/meta"}
-        assert led >= {f"{name}:{inside.site.port}{path}" for name, path in wanted.items()}
+        assert led >= {
+            f"{name}:{inside.site.port}{path}" for name, path in wanted.items()
+        }
     else:
         assert led == set()
         assert lines(result, "Not connecting to changes-1.test at")
 
 
-async def test_commands_do_not_lead_inside_either(inside: Inside, tmp_path: Path) -> None:
+async def test_commands_do_not_lead_inside_either(
+    inside: Inside, tmp_path: Path
+) -> None:
     await robots_crawls(tmp_path, "--sitemaps", *inside.starts)
     done = await robots_crawls(tmp_path, "--page", *inside.moved)
     assert "/page: not read: its host has a private address" in done.out
@@ -407,7 +490,9 @@ async def test_a_host_that_lists_a_sitemap_can_not_move_inside(
     for site in (shop, moved):
         site.set("/robots.txt", listing(shop.url("/map.xml")))
     shop.set("/map.xml", move)
-    result = await crawl(SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")])
+    result = await crawl(
+        SeededSpider, ON, requests=[moved.url("/start"), shop.url("/start")]
+    )
     assert pages(result) == [shop.url("/a")]
 
 
@@ -422,13 +507,24 @@ async def test_one_origin_has_so_many_other_hosts_asked_and_no_more(
     for by, some in ((site, hosts), (mover, targets)):
         for one in some:
             one.set("/map.xml", urlset([by.url(f"/of{one.host}")]))
-    site.set("/robots.txt", listing(site.url("/text"), *(one.url("/map.xml") for one in hosts[:2])))
+    site.set(
+        "/robots.txt",
+        listing(site.url("/text"), *(one.url("/map.xml") for one in hosts[:2])),
+    )
     site.set("/text", "".join(one.url("/page\n") for one in hosts[2:]))
-    mover.set("/robots.txt", listing(*(mover.url(f"/moved{number}") for number in range(6))))
+    mover.set(
+        "/robots.txt", listing(*(mover.url(f"/moved{number}") for number in range(6)))
+    )
     for number, one in enumerate(targets):
         mover.set(f"/moved{number}", redirect(one.url("/map.xml")))
-    result = await crawl(SeededSpider, ON, requests=[site.url("/start"), mover.url("/start")])
+    result = await crawl(
+        SeededSpider, ON, requests=[site.url("/start"), mover.url("/start")]
+    )
     result.assert_clean()
-    assert [len([one for one in some if one.requests]) for some in (hosts, targets)] == [4, 4]
-    left_out = result.stat("rep/sitemaps/rejected/hosts") + result.stat("rep/sitemaps/failed")
+    assert [
+        len([one for one in some if one.requests]) for some in (hosts, targets)
+    ] == [4, 4]
+    left_out = result.stat("rep/sitemaps/rejected/hosts") + result.stat(
+        "rep/sitemaps/failed"
+    )
     assert left_out >= 4 + 2

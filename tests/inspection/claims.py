@@ -40,10 +40,14 @@ class File:
     ) -> None:
         self.body = body
         self.rows = rows(cut(body))
-        self.findings = list(every_finding(body, robots_url=robots_url, also=[usage_findings]))
+        self.findings = list(
+            every_finding(body, robots_url=robots_url, also=[usage_findings])
+        )
         fields = map(field_of, normalise(body).split("\n"))
         known = [field for field in fields if field is not None]
-        named = dict.fromkeys(agent_token(value) for kind, value in known if kind == "user-agent")
+        named = dict.fromkeys(
+            agent_token(value) for kind, value in known if kind == "user-agent"
+        )
         self.tokens = [token for token in named if token not in ("", "*")]
         concerned = [agent.lower() for item in self.findings for agent in item.agents]
         asked = dict.fromkeys(["*", NOBODY, *concerned[:MAX_AGENTS], *self.tokens])
@@ -57,7 +61,9 @@ class File:
         for pattern in patterns:
             paths += paths_for(pattern)
         # Crawlers send blanks percent-encoded.
-        sent = [re.sub(r"[ \t\v\f]", "%20", path) for path in paths if path != "/robots.txt"]
+        sent = [
+            re.sub(r"[ \t\v\f]", "%20", path) for path in paths if path != "/robots.txt"
+        ]
         self.paths = list(dict.fromkeys(sent))[:MAX_PATHS]
 
     def row(self, line: int) -> str:
@@ -81,7 +87,9 @@ class File:
 
     def verdicts_of(self, body: bytes) -> list[Verdict]:
         robots = RobotsTxt.parse(body)
-        return [decided(robots, path, agent) for agent in self.agents for path in self.paths]
+        return [
+            decided(robots, path, agent) for agent in self.agents for path in self.paths
+        ]
 
     def edited(self, texts: dict[int, str]) -> bytes:
         """Return the file with other lines."""
@@ -94,9 +102,14 @@ class File:
         """Return whether other lines change no verdict, no deciding line, no sitemap and no delay."""
         body = self.edited(texts)
         robots = RobotsTxt.parse(body)
-        if robots.sitemaps != self.robots.sitemaps or self.verdicts_of(body) != self.verdicts:
+        if (
+            robots.sitemaps != self.robots.sitemaps
+            or self.verdicts_of(body) != self.verdicts
+        ):
             return False
-        return all(robots.pace(agent) == self.robots.pace(agent) for agent in self.agents)
+        return all(
+            robots.pace(agent) == self.robots.pace(agent) for agent in self.agents
+        )
 
     def is_closed_to(self, agent: str) -> bool:
         return not any(decided(self.robots, path, agent)[0] for path in self.paths)
@@ -160,17 +173,25 @@ NO_RULE = "Disallow: never"
 def never_decides(file: File, items: list[Finding]) -> bool:
     """With a rule in its place that matches nothing everything is as it was."""
     lines = {line_of(item): NO_RULE for item in items}
-    return file.is_same_with(lines) and not {line for _, line in file.verdicts} & lines.keys()
+    return (
+        file.is_same_with(lines)
+        and not {line for _, line in file.verdicts} & lines.keys()
+    )
 
 
 def forbids_nothing(file: File, items: list[Finding]) -> bool:
     """Without these lines all is decided by the same lines, although delays may change."""
-    return file.verdicts_of(file.edited({line_of(item): "" for item in items})) == file.verdicts
+    return (
+        file.verdicts_of(file.edited({line_of(item): "" for item in items}))
+        == file.verdicts
+    )
 
 
 def changes_no_verdict(file: File, items: list[Finding]) -> bool:
     after = file.verdicts_of(file.edited({line_of(item): NO_RULE for item in items}))
-    return [allowed for allowed, _ in after] == [allowed for allowed, _ in file.verdicts]
+    return [allowed for allowed, _ in after] == [
+        allowed for allowed, _ in file.verdicts
+    ]
 
 
 def is_read_as(expression: str) -> Check:
@@ -195,7 +216,11 @@ def typo(file: File, items: list[Finding]) -> bool:
         said = re.fullmatch('"(.*)" is read as (.*) here; .*', item.message)
         assert said, item
         row = file.row(line_of(item)).partition("#")[0].strip(" \t\v\f")
-        assert row.lower().startswith(said[1].lower()) or "…" in said[1] or not row.isascii()
+        assert (
+            row.lower().startswith(said[1].lower())
+            or "…" in said[1]
+            or not row.isascii()
+        )
         if "…" not in said[1] and row.isascii():
             texts[line_of(item)] = said[2] + row[len(said[1]) :]
     return file.is_same_with(texts)
@@ -240,7 +265,9 @@ def html(file: File, items: list[Finding]) -> bool:
     if "no rules" in items[0].message:
         return there_are_no_rules(file, items)
     known = [field_of(file.row(line)) for line in range(1, len(file.rows) + 1)]
-    return any(field is not None and field[0] in ("allow", "disallow") for field in known)
+    return any(
+        field is not None and field[0] in ("allow", "disallow") for field in known
+    )
 
 
 def beyond_limit(file: File, items: list[Finding]) -> bool:
@@ -282,7 +309,9 @@ def never_matches(file: File, item: Finding) -> bool:
     meant = re.fullmatch(r'did you mean "(.*)"\?', item.fix, re.DOTALL)
     assert meant, item
     pattern = file.pattern(line_of(item))
-    assert not any(forbids(pattern, path) for path in [*file.paths, *paths_for(pattern)])
+    assert not any(
+        forbids(pattern, path) for path in [*file.paths, *paths_for(pattern)]
+    )
     if not meant[1] or "…" in meant[1] or not meant[1].isascii() or "\\x" in meant[1]:
         return True
     return forbids(escape(meant[1]), paths_for(escape(meant[1]))[0])
@@ -313,7 +342,9 @@ def plain_characters(file: File, item: Finding) -> bool:
 def listed_sitemap(file: File, item: Finding) -> bool:
     """The parser lists the value as one URL; it is the line's place in the list that counts."""
     fields = [field_of(file.row(line)) for line in range(1, line_of(item) + 1)]
-    place = len([1 for field in fields if field and field[0] == "sitemap" and field[1]]) - 1
+    place = (
+        len([1 for field in fields if field and field[0] == "sitemap" and field[1]]) - 1
+    )
     url = file.robots.sitemaps[place]
     has_scheme = re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", url) is not None
     assert not (has_scheme and item.code == "relative-sitemap")
@@ -322,7 +353,9 @@ def listed_sitemap(file: File, item: Finding) -> bool:
 
 def no_sitemap(file: File, item: Finding) -> bool:
     value = file.value(line_of(item))
-    is_plain = re.fullmatch(r"https?://[a-z.-]+/[a-zA-Z0-9._/-]{0,999}", value) is not None
+    is_plain = (
+        re.fullmatch(r"https?://[a-z.-]+/[a-zA-Z0-9._/-]{0,999}", value) is not None
+    )
     return not is_plain
 
 
@@ -340,7 +373,9 @@ def forbidden_sitemap(file: File, item: Finding) -> bool:
 
 def closed_site(file: File, item: Finding) -> bool:
     everybody = [token for token in file.tokens if not file.is_closed_to(token)]
-    exception = re.search(r"all crawlers(?: but (.*?)(?: and ([\d,]+) more)?)?\Z", item.message)
+    exception = re.search(
+        r"all crawlers(?: but (.*?)(?: and ([\d,]+) more)?)?\Z", item.message
+    )
     if exception is None:
         assert item.message.endswith("without a group of their own")
     elif exception[1] is None:
@@ -388,7 +423,9 @@ def joined_agents(file: File, item: Finding) -> bool:
         above = [
             number
             for number, field in enumerate(fields, 1)
-            if field and field[0] == "user-agent" and agent_token(field[1]) == agent.lower()
+            if field
+            and field[0] == "user-agent"
+            and agent_token(field[1]) == agent.lower()
         ]
         between = [field for field in fields[above[-1] :] if field]
         assert not any(kind in ("allow", "disallow") for kind, _ in between)
@@ -403,11 +440,17 @@ def split_group(file: File, item: Finding) -> bool:
     lines = line_of(item), int(first[1])
     tokens = {agent_token(file.value(line)) for line in lines}
     rules = {field_of(file.row(line)) for line in range(lines[1], lines[0])}
-    return len(tokens) == 1 and any(field and field[0] in ("allow", "disallow") for field in rules)
+    return len(tokens) == 1 and any(
+        field and field[0] in ("allow", "disallow") for field in rules
+    )
 
 
 def empty_group(file: File, item: Finding) -> bool:
-    asked = [decided(file.robots, path, agent) for agent in item.agents for path in file.paths]
+    asked = [
+        decided(file.robots, path, agent)
+        for agent in item.agents
+        for path in file.paths
+    ]
     return bool(item.agents) and set(asked) == {(True, 0)}
 
 
@@ -416,7 +459,11 @@ def delay(file: File, item: Finding) -> bool:
     assert seconds, item
     for agent in item.agents:
         pace = file.robots.pace(agent)
-        asks = [ask for ask in (pace.crawl_delay, pace.slowest) if ask and ask.line == item.line]
+        asks = [
+            ask
+            for ask in (pace.crawl_delay, pace.slowest)
+            if ask and ask.line == item.line
+        ]
         assert asks
         assert f"{asks[0].seconds:g}" == seconds[1]
     return True

@@ -123,11 +123,15 @@ TRUE_OF = [
     b"User-agent: *\nDisallow: /x\n\nUser-agent: a\nUser-agent: b\nCrawl-delay: 9\n\nUser-agent: c\n",
     b"User-agent: *\nDisallow: /static/pdf/\nDisallow: /static/\nDisallow: /s\n",
     # Dollar signs and stars, one after the other.
-    ALL + b"Disallow: /x$\nAllow: /x$*\nDisallow: /x*$\nAllow: /x*\nDisallow: /x$*$\nAllow: /x$$\n",
-    ALL + b"Disallow: /$\nAllow: /$*\nDisallow: /*$\nAllow: *$\nDisallow: **\nAllow: /**$*\n",
+    ALL
+    + b"Disallow: /x$\nAllow: /x$*\nDisallow: /x*$\nAllow: /x*\nDisallow: /x$*$\nAllow: /x$$\n",
+    ALL
+    + b"Disallow: /$\nAllow: /$*\nDisallow: /*$\nAllow: *$\nDisallow: **\nAllow: /**$*\n",
     # An allow of an index page is one of its directory.
-    ALL + b"Allow: /a/index.htm\nAllow: /a/index.html\nDisallow: /a/index.html*\nDisallow: /a/$\n",
-    ALL + b"Allow: /a/*/index.html\nAllow: /a/**/index.html\nDisallow: /\nAllow: /index.html*\n",
+    ALL
+    + b"Allow: /a/index.htm\nAllow: /a/index.html\nDisallow: /a/index.html*\nDisallow: /a/$\n",
+    ALL
+    + b"Allow: /a/*/index.html\nAllow: /a/**/index.html\nDisallow: /\nAllow: /index.html*\n",
     # Groups that are joined, and delays that aren't.
     b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nCrawl-delay: 7\nUser-agent: *\nDisallow: /x\n",
     b"User-agent: a\n\nUser-agent: a\nDisallow: /x\n\nUser-agent: b\nAllow: /x\nUser-agent: a\n",
@@ -135,14 +139,18 @@ TRUE_OF = [
     # Lines before all groups; fields that begin like others.
     b"Crawl-delay: 1\nRequest-rate: 1/9\nAllow: /\nNoindex: /\nUser-agent: a\nRequest-rate: 1/3\n",
     b"User-agent:*\nDisallowAITraining: /\nSitemaps: /x.xml\nAllow-all: /\nuser-agents: a b\n",
-    ALL + b"Disallow: /\nAllow: /index.htm y\nAllow: /a b/index.html\nAllow: /a/index.html x/\n",
+    ALL
+    + b"Disallow: /\nAllow: /index.htm y\nAllow: /a b/index.html\nAllow: /a/index.html x/\n",
     # Blanks and stars.
     ALL + b"Allow: / *\nDisallow: /a *\nDisallow: /b* c*\nDisallow: *\t*\n",
     # Paths that begin with two slashes, or look like URLs.
-    ALL + b"Disallow: /*/x/\nDisallow: //y\nDisallow: /http://a.b/css/\n\nUser-agent: a\n\n",
-    ALL + b"Disallow: none\nDisallow: all\nDisallow: .pdf\nDisallow: ?q=\nDisallow: \\x\n",
+    ALL
+    + b"Disallow: /*/x/\nDisallow: //y\nDisallow: /http://a.b/css/\n\nUser-agent: a\n\n",
+    ALL
+    + b"Disallow: none\nDisallow: all\nDisallow: .pdf\nDisallow: ?q=\nDisallow: \\x\n",
     ALL + b"Disallow: /a,/b,\nDisallow: /*,/c\nDisallow: /,/\nDisallow: */,%20/d\n",
     ALL + b"Disallow:/a#b:c\nDisallow /c#d\nAllow: /e #f\nSitemap: https://a.b/c#d\n",
     # HTML with rules in it, and behind it.
-    ALL + b"Disallow: /a\n<html>\n<p>\nDisallow: /b\n<p>\n<p>\n<p>\nAllow: /c\n</html>\n",
+    ALL
+    + b"Disallow: /a\n<html>\n<p>\nDisallow: /b\n<p>\n<p>\n<p>\nAllow: /c\n</html>\n",
 ]

@@ -15,12 +15,18 @@ from tests.protocol.strategies import questions
 
 
 def explain(body: str, path: str, *chain: str, **options: bool) -> Explanation:
-    return answered(Outcome.RULES, body).explain(f"http://a.b{path}", path, chain, **options)
+    return answered(Outcome.RULES, body).explain(
+        f"http://a.b{path}", path, chain, **options
+    )
 
 
 def answered(outcome: Outcome, body: str = "", **options: Any) -> RobotsFile:
     """A file, or what there is in its place; *options*: its facts, and what a crawl makes of it."""
-    known = {name: options.pop(name) for name in ("status", "hops", "error") if name in options}
+    known = {
+        name: options.pop(name)
+        for name in ("status", "hops", "error")
+        if name in options
+    }
     facts = Facts(origin="http://a.b", robots_url="http://a.b/robots.txt", **known)
     return RobotsFile(outcome, body.encode(), facts, **options)
 
@@ -31,9 +37,19 @@ REASONS: list[tuple[str, str, tuple[str, ...], str]] = [
     (ALL + "Disallow: /x", "/y", ("a",), "no rule matches in the group for *"),
     (ALL + "Disallow:", "/y", ("a",), "line 2: Disallow: (empty: restricts nothing)"),
     ("User-agent: b\nDisallow: /", "/", ("a",), "no group for a, and no * group"),
-    ("User-agent: b\nDisallow: /", "/", ("a", "c"), "no group for a or c, and no * group"),
+    (
+        "User-agent: b\nDisallow: /",
+        "/",
+        ("a", "c"),
+        "no group for a or c, and no * group",
+    ),
     ("", "/", (), "no group for this crawler, and no * group"),
-    (ALL + "Disallow: /", "/robots.txt", ("a",), "robots.txt itself may always be fetched"),
+    (
+        ALL + "Disallow: /",
+        "/robots.txt",
+        ("a",),
+        "robots.txt itself may always be fetched",
+    ),
 ]
 
 
@@ -53,7 +69,11 @@ SHORTER, EQUAL = "lost: shorter", "lost: as long, but Allow wins, then the first
 WHY = [
     ("Disallow: /é", "/%C3%A9", ["2 decides"]),
     ("Disallow: /x$", "/x", ["2 decides"]),
-    ("Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A", "/a$b", ["3 decides", f"2 {SHORTER}"]),
+    (
+        "Disallow: /a$b\nDisallow: /a$*$\nDisallow: /A",
+        "/a$b",
+        ["3 decides", f"2 {SHORTER}"],
+    ),
     ("Disallow: /\nDisallow: /x\nAllow: /y", "/x", ["3 decides", f"2 {SHORTER}"]),
     ("Disallow: /x\nAllow: /x", "/x", ["3 decides", f"2 {EQUAL}"]),
     ("Disallow: /*x\nDisallow: /xy", "/xy", ["2 decides", f"3 {EQUAL}"]),
@@ -70,7 +90,9 @@ def test_each_matching_rule_says_why_it_wins_or_loses() -> None:
 
 
 @given(questions())
-def test_the_rules_one_by_one_come_to_the_same(question: tuple[bytes, list[str]]) -> None:
+def test_the_rules_one_by_one_come_to_the_same(
+    question: tuple[bytes, list[str]],
+) -> None:
     body, urls = question
     robots = RobotsFile(Outcome.RULES, body, Facts(file="-"))
     for url in urls:
@@ -121,7 +143,9 @@ def test_without_an_answer_the_settings_decide() -> None:
         assert (one.allowed, one.unreachable, one.reason) == (allowed, True, reason)
         assert one.how()["matched"] == one.how()["groups"] == []
         data = one.as_dict()
-        assert (data["line"], data["rule"], data["group"], data["sha256"]) == (None,) * 4
+        assert (data["line"], data["rule"], data["group"], data["sha256"]) == (
+            None,
+        ) * 4
 
 
 def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:

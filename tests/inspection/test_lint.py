@@ -28,25 +28,40 @@ def test_every_code_is_tested_and_documented() -> None:
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert KINDS.keys() == tested | {"no-file"}  # that one is the command's
-    rows = re.findall(r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("check.md"), re.MULTILINE)
-    documented = {code: severity for cell, severity in rows for code in re.findall("`(.+?)`", cell)}
+    rows = re.findall(
+        r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("check.md"), re.MULTILINE
+    )
+    documented = {
+        code: severity
+        for cell, severity in rows
+        for code in re.findall("`(.+?)`", cell)
+    }
     assert documented == {code: kind.severity for code, kind in KINDS.items()}
 
 
 def test_every_finding_says_in_one_line_what_to_do() -> None:
     findings = [item for body, _ in FOUND for item in lint(body)]
-    assert [item for item in findings if not item.fix or "\n" in item.fix + item.message] == []
+    assert [
+        item for item in findings if not item.fix or "\n" in item.fix + item.message
+    ] == []
 
 
 def test_lines_with_the_same_finding_are_put_together() -> None:
     rules = b"".join(b"Disallow: /%d*\n" % number for number in range(50))
     (item,) = lint(ALL + rules + rules.replace(b"*", b"") + b"Foo: 1\nBar: 2\n")[:1]
-    assert (item.code, item.lines[:3], len(item.lines)) == ("trailing-star", (2, 3, 4), 50)
+    assert (item.code, item.lines[:3], len(item.lines)) == (
+        "trailing-star",
+        (2, 3, 4),
+        50,
+    )
     unknown = lint(ALL + b"Disallow: /x\nFoo: 1\nBar: 2\nfoo: 1\n")
-    assert [(item.code, item.lines) for item in unknown] == [("unknown-field", (3, 4, 5))]
+    assert [(item.code, item.lines) for item in unknown] == [
+        ("unknown-field", (3, 4, 5))
+    ]
     # Of one kind, but about other crawlers.
     (first, second) = lint(
-        ALL + b"Disallow: /x\nDisallow: /y\nUser-agent: a\nDisallow: /x\nUser-agent: b\n"
+        ALL
+        + b"Disallow: /x\nDisallow: /y\nUser-agent: a\nDisallow: /x\nUser-agent: b\n"
         b"Disallow: /y\nUser-agent: c\nDisallow: /x\n"
     )
     assert (first.code, first.line, first.agents) == ("lost-rules", 4, ("a", "c"))
@@ -54,7 +69,9 @@ def test_lines_with_the_same_finding_are_put_together() -> None:
 
 
 def test_no_file_gets_findings_without_end() -> None:
-    lines = "".join(f"Content-Usage: x{number}=y\nSitemap: x{number}:y\n" for number in range(500))
+    lines = "".join(
+        f"Content-Usage: x{number}=y\nSitemap: x{number}:y\n" for number in range(500)
+    )
     findings = lint((ALL.decode() + lines).encode(), also=[usage_findings])
     assert len(findings) < 20
 
@@ -106,14 +123,20 @@ NAMED = [
 def test_crawlers_that_a_finding_concerns_are_named() -> None:
     for body, code, agents, words in NAMED:
         items = [item for item in lint(body) if item.code == code][:1]
-        assert (body, [agent for item in items for agent in item.agents]) == (body, agents)
+        assert (body, [agent for item in items for agent in item.agents]) == (
+            body,
+            agents,
+        )
         assert words in "".join(item.message for item in items)
 
 
 # A line below "User-agent: *", and what its finding says, or what to do.
 MEANT = [
     ("Disallow /wiki/Special:", 'read as "disallow: ", which restricts nothing'),
-    ("Disallow /wiki/Special:Search", 'read as "disallow: Search", which never matches'),
+    (
+        "Disallow /wiki/Special:Search",
+        'read as "disallow: Search", which never matches',
+    ),
     ("Disallow /wiki/Special:Search", 'write "Disallow: /wiki/Special:Search"'),
     ("Disallow all: /x", 'write "Disallow: /x"'),
     ("Sitemap https://a.b/s", 'write "Sitemap: https://a.b/s"'),
@@ -152,7 +175,9 @@ def test_nothing_is_said_of_our_settings() -> None:
 
 def test_the_group_that_loses_rules_is_told_which() -> None:
     rules = b"".join(b"Disallow: /%d\n" % number for number in range(5))
-    (one,) = lint(ALL + rules + b"User-agent: bingbot\nUser-agent: Slurp\nDisallow: /x\n")
+    (one,) = lint(
+        ALL + rules + b"User-agent: bingbot\nUser-agent: Slurp\nDisallow: /x\n"
+    )
     assert one.message == (
         "bingbot, Slurp may fetch /0 (line 2), /1 (line 3), /2 (line 4) and 2 more: a crawler with "
         "a group of its own ignores the * group"
@@ -169,11 +194,15 @@ def test_beyond_the_limit() -> None:
     counts = b"\n".join(LONG.split(b"\n")[: found.line - 1])
     assert 511_000 < len(counts) < 512_000
     # The last line that counts may end right there.
-    whole = LONG[:511_999].rpartition(b"\n")[0].ljust(512_000, b".") + b"\nDisallow: /b\n"
+    whole = (
+        LONG[:511_999].rpartition(b"\n")[0].ljust(512_000, b".") + b"\nDisallow: /b\n"
+    )
     (found,) = lint(whole)
     assert (found.line, found.text) == (whole.count(b"\n"), "")
     (one, _) = lint(ALL + b"Disallow: /a\nAllow: /a*\n")
-    assert one.message == ("never decides: line 3 (Allow: /a*) matches the same URLs and wins")
+    assert one.message == (
+        "never decides: line 3 (Allow: /a*) matches the same URLs and wins"
+    )
     assert one.text == "Disallow: /a"
     (one,) = lint(ALL + b"Allow: /\nCrawl-delay: 1/10\n")
     assert one.message == '"1/10" is not a number of seconds: nobody is asked to wait'

@@ -15,7 +15,9 @@ from tests.helpers.timing import TIMES, assert_linear
 pytestmark = pytest.mark.slow
 NAMES = ["".join(letters) for letters in product(ascii_lowercase, repeat=3)]
 FILES: dict[str, Callable[[int], str]] = {
-    "groups": lambda n: "".join(f"User-agent: {one}\nDisallow: /{one}\n" for one in NAMES[:n]),
+    "groups": lambda n: "".join(
+        f"User-agent: {one}\nDisallow: /{one}\n" for one in NAMES[:n]
+    ),
     "agents of one group": lambda n: (
         "".join(f"User-agent: {one}\n" for one in NAMES[:n])
         + "".join(f"Disallow: /{one}\n" for one in NAMES[:n])
@@ -26,11 +28,14 @@ FILES: dict[str, Callable[[int], str]] = {
         + "".join(f"User-agent: a\nDisallow: /{one}*.js\n" for one in NAMES[: 2 * n])
     ),
     "sitemaps and groups": lambda n: "".join(
-        f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n" for one in NAMES[:n]
+        f"User-agent: {one}\nDisallow: /\nSitemap: http://a.example/{one}\n"
+        for one in NAMES[:n]
     ),
     "sitemaps and wildcards": lambda n: (
         "User-agent: *\n"
-        + "".join(f"Disallow: /*{one}*x\nSitemap: /{one}.xml\n" for one in NAMES[: 4 * n])
+        + "".join(
+            f"Disallow: /*{one}*x\nSitemap: /{one}.xml\n" for one in NAMES[: 4 * n]
+        )
     ),
     "a closed site and exceptions": lambda n: (
         "User-agent: *\nDisallow: /\nUser-agent: a\n"
@@ -45,7 +50,21 @@ FILES: dict[str, Callable[[int], str]] = {
     ),
     "long rules": lambda n: "".join(
         f"Disallow: /{part * (8 * n)}\n"
-        for part in ("(|", "(a", "[a-a-", ",/", ", ", "$*", "{1", "*", "#", "%20", ".*", "\\", ":")
+        for part in (
+            "(|",
+            "(a",
+            "[a-a-",
+            ",/",
+            ", ",
+            "$*",
+            "{1",
+            "*",
+            "#",
+            "%20",
+            ".*",
+            "\\",
+            ":",
+        )
     ),
 }
 
@@ -54,5 +73,6 @@ FILES: dict[str, Callable[[int], str]] = {
 def test_a_hostile_file_takes_linear_time(name: str) -> None:
     small, large = (FILES[name](count).encode() for count in (200, 200 * TIMES))
     assert_linear(
-        lambda: lint(small, also=[usage_findings]), lambda: lint(large, also=[usage_findings])
+        lambda: lint(small, also=[usage_findings]),
+        lambda: lint(large, also=[usage_findings]),
     )

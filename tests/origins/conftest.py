@@ -22,14 +22,18 @@ class Runs:
 
     async def next(self, *steps: Step, **settings: object) -> list[str]:
         every = self.settings | settings
-        self.result = await crawl(StepSpider, every, steps=list(steps), clock=self.clock)
+        self.result = await crawl(
+            StepSpider, every, steps=list(steps), clock=self.clock
+        )
         assert_clean(self.result)
         return self.result.spider.outcomes  # type: ignore[attr-defined,no-any-return]
 
     async def both(self, site: Site, later: float = 0) -> tuple[list[str], int]:
         """So much later: what becomes of /private and /x, and robots.txt requests so far."""
         self.clock.now += later
-        return await self.next(site.url("/private"), site.url("/x")), site.robots_fetches
+        return await self.next(
+            site.url("/private"), site.url("/x")
+        ), site.robots_fetches
 
     def kept(self, site: Site) -> Any:
         storage = open_(self.settings)

@@ -84,7 +84,10 @@ VALUES: list[tuple[dict[str, Any], str]] = [
     ({"USER_AGENT": "Scrapy/2.19 (+https://scrapy.org)"}, "all"),
 ]
 META_VALUES: list[tuple[Any, str]] = [
-    *((one, "MetaBot") for one in ("MetaBot", ["Unknown", "MetaBot"], ("MetaBot", "SettingBot"))),
+    *(
+        (one, "MetaBot")
+        for one in ("MetaBot", ["Unknown", "MetaBot"], ("MetaBot", "SettingBot"))
+    ),
     *((one, "MetaBot") for one in ("Unknown,MetaBot", FULL.format("MetaBot"))),
     (None, "SettingBot"),  # the next in the row applies, as with Scrapy's own meta keys
 ]
@@ -102,13 +105,19 @@ def test_the_first_that_is_there_takes_precedence() -> None:
     with every_row() as row, captured_log() as records:
         for values, how, spider, name in rows:
             with row((values, how, name)):
-                chain = agents_of(values, spider).chain_of(Request("http://a.example/", **how))
-                assert [path for path in PATHS if not robots.allowed(path, chain)] == [f"/{name}"]
+                chain = agents_of(values, spider).chain_of(
+                    Request("http://a.example/", **how)
+                )
+                assert [path for path in PATHS if not robots.allowed(path, chain)] == [
+                    f"/{name}"
+                ]
     assert [one.getMessage() for one in records if one.levelname == "WARNING"] == []
 
 
 @pytest.mark.parametrize("spider", [ListSpider, AttributeSpider])
-async def test_each_request_goes_by_its_own(sites: Sites, spider: type[ListSpider]) -> None:
+async def test_each_request_goes_by_its_own(
+    sites: Sites, spider: type[ListSpider]
+) -> None:
     """To one site, one robots.txt: the cached entry serves all agents. A spider's attribute comes first."""
     site, header = sites.add(robots=RULES), {"User-Agent": "HeaderBot/1.0"}
     requests = [
@@ -132,7 +141,10 @@ NO_NAMES = ("*", "", [], 12345, False, ["*", ""], ["Bot", None], b"Bot", "\ud800
 NO_TOKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *(({"USER_AGENT": value}, {}) for value in ("", FIREFOX)),
     ({"ROBOTSTXT_USER_AGENT": "*"}, {}),
-    *(({}, {"headers": {"User-Agent": value}}) for value in ("Mozilla/5.0", b"\xff\xfe\x00")),
+    *(
+        ({}, {"headers": {"User-Agent": value}})
+        for value in ("Mozilla/5.0", b"\xff\xfe\x00")
+    ),
     *(({}, {"meta": {"rep_user_agent": value}}) for value in NO_NAMES),
 ]
 
@@ -144,22 +156,38 @@ def test_no_token_can_be_told() -> None:
             with row((settings, how)), captured_log() as records:
                 agents = agents_of({"USER_AGENT": "SomeBot", **settings})
                 for _ in range(3):
-                    assert agents.chain_of(Request("http://a.example/", **how)) in ((), ("*",))
-                [message] = [one.getMessage() for one in records if one.levelname == "WARNING"]
+                    assert agents.chain_of(Request("http://a.example/", **how)) in (
+                        (),
+                        ("*",),
+                    )
+                [message] = [
+                    one.getMessage() for one in records if one.levelname == "WARNING"
+                ]
                 assert message.startswith("There is no product token in ")
                 assert message.endswith("Set REP_USER_AGENT to yours.")
 
 
 def test_warning_after_very_many_headers() -> None:
     """What is remembered of headers is bounded; one without a token is still warned of, once."""
-    agents, some = agents_of({"USER_AGENT": "SomeBot"}), [f"HeaderBot/{one}" for one in range(1500)]
+    agents, some = (
+        agents_of({"USER_AGENT": "SomeBot"}),
+        [f"HeaderBot/{one}" for one in range(1500)],
+    )
     with captured_log() as records:
         for header in [*some, "Mozilla/5.0", "Mozilla/4.0", *some, "Mozilla/3.0"]:
-            agents.chain_of(Request("http://a.example/", headers={"User-Agent": header}))
+            agents.chain_of(
+                Request("http://a.example/", headers={"User-Agent": header})
+            )
     assert [one.levelname for one in records] == ["WARNING"]
 
 
-HEADER_NAMES = ("User-Agent: ", "user-agent:", "UserAgent: ", "User Agent = ", '"User-Agent": "')
+HEADER_NAMES = (
+    "User-Agent: ",
+    "user-agent:",
+    "UserAgent: ",
+    "User Agent = ",
+    '"User-Agent": "',
+)
 
 
 def test_the_name_of_the_header_is_no_token() -> None:
@@ -170,13 +198,21 @@ def test_the_name_of_the_header_is_no_token() -> None:
                 with row((prefix, setting)), captured_log() as records:
                     agents = agents_of({setting: prefix + FULL.format("ProjectBot")})
                     for _ in range(3):
-                        assert agents.chain_of(Request("http://a.example/")) == ("ProjectBot",)
-                    [message] = [one.getMessage() for one in records if one.levelname == "WARNING"]
+                        assert agents.chain_of(Request("http://a.example/")) == (
+                            "ProjectBot",
+                        )
+                    [message] = [
+                        one.getMessage()
+                        for one in records
+                        if one.levelname == "WARNING"
+                    ]
                     assert "begins with the name of its header" in message
                     assert message.endswith("out. Rules for ProjectBot apply.")
     with captured_log() as records:
         assert (
-            agents_of({"USER_AGENT": "User-Agent: " * 2}).chain_of(Request("http://a.example/"))
+            agents_of({"USER_AGENT": "User-Agent: " * 2}).chain_of(
+                Request("http://a.example/")
+            )
             == ()
         )
     assert len([one for one in records if one.levelname == "WARNING"]) == 1
@@ -205,10 +241,17 @@ async def test_a_crawl_goes_by_such_a_name_with_one_warning(sites: Sites) -> Non
     agent = "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://example.com/)"
     result = await crawl(urls, {"USER_AGENT": agent})
     result.assert_clean()
-    assert [url for url in urls if url in result.failures] == [site.url("/mj") for site in some]
-    [warning] = [one.getMessage() for one in result.records if "has digits" in one.getMessage()]
+    assert [url for url in urls if url in result.failures] == [
+        site.url("/mj") for site in some
+    ]
+    [warning] = [
+        one.getMessage() for one in result.records if "has digits" in one.getMessage()
+    ]
     assert warning.startswith("The product token MJ12bot has digits.")
-    assert "it is read as MJ, and so obeys every group for MJ, whatever digits follow" in warning
+    assert (
+        "it is read as MJ, and so obeys every group for MJ, whatever digits follow"
+        in warning
+    )
 
 
 def test_a_number_is_no_name() -> None:
@@ -220,6 +263,8 @@ def test_a_number_is_no_name() -> None:
 
 def test_no_restriction_of_a_page_is_lost() -> None:
     header = PageRules.from_headers([b"MJ12bot: noindex"], "MJ12bot")
-    meta = PageRules.from_html(b'<meta name="mj12bot" content="nofollow">', "utf-8", "MJ12bot")
+    meta = PageRules.from_html(
+        b'<meta name="mj12bot" content="nofollow">', "utf-8", "MJ12bot"
+    )
     assert (header | meta).noindex
     assert (header | meta).nofollow

@@ -46,14 +46,20 @@ async def recorded(
 
 @pytest.mark.parametrize(
     ("value", "wanted", "says"),
-    [("allow", "200", ""), ("disallow", NO, "HTTP {}, and {}"), ("hold", DOWN, "HTTP {}, {}")],
+    [
+        ("allow", "200", ""),
+        ("disallow", NO, "HTTP {}, and {}"),
+        ("hold", DOWN, "HTTP {}, {}"),
+    ],
 )
 async def test_401_and_403_mean_what_the_project_says(
     sites: Sites, tmp_path: Path, value: str, wanted: str, says: str
 ) -> None:
     refusing = {status: sites.add(robots=status) for status in (401, 403)}
     others = [sites.add(robots=404), sites.add(robots=RULES)]
-    result, lines = await recorded([*refusing.values(), *others], tmp_path, REP_FORBIDDEN=value)
+    result, lines = await recorded(
+        [*refusing.values(), *others], tmp_path, REP_FORBIDDEN=value
+    )
     told, on = f"REP_FORBIDDEN is '{value}'", value != "allow"
     for status, url in ((status, site.url("/")) for status, site in refusing.items()):
         reason = says.format(status, told)
@@ -71,7 +77,9 @@ async def test_401_and_403_mean_what_the_project_says(
     assert (result.log.count(told) >= 3) is on
 
 
-@pytest.mark.parametrize(("value", "refused", "fetches"), [("disallow", NO, 2), ("hold", DOWN, 3)])
+@pytest.mark.parametrize(
+    ("value", "refused", "fetches"), [("disallow", NO, 2), ("hold", DOWN, 3)]
+)
 async def test_what_is_forbidden_stays_so_while_it_is_known(
     sites: Sites, runs: Runs, value: str, refused: str, fetches: int
 ) -> None:
@@ -97,9 +105,9 @@ async def test_a_page_of_html_without_a_rule_may_be_a_bot_walls(
         assert value == "allow" or lines[url]["reason"].endswith(told)
     assert [outcome(result, site.url("/")) for site in fine] == ["200"] * 3
     assert result.stat("rep/beyond/challenge") == (2 if value == "hold" else 0)
-    assert ("Origins decided beyond the protocol: 2 by REP_CHALLENGE" in result.log) is (
-        value == "hold"
-    )
+    assert (
+        "Origins decided beyond the protocol: 2 by REP_CHALLENGE" in result.log
+    ) is (value == "hold")
 
 
 def test_what_is_taken_for_a_bot_wall() -> None:
@@ -121,7 +129,9 @@ def test_what_is_taken_for_a_bot_wall() -> None:
                 assert is_challenge(status, body) is wall
 
 
-async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: Path) -> None:
+async def test_a_robots_txt_of_ones_own_for_named_hosts(
+    sites: Sites, tmp_path: Path
+) -> None:
     own, path = tmp_path / "own.txt", tmp_path / "decisions.jsonl"
     own.write_bytes(RULES_BYTES.replace(b"private", b"mine") + b"Dissallow /typo\n")
     named, ignored, other = some = [sites.add(robots=RULES) for _ in range(3)]
@@ -130,7 +140,14 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     every = [site.url(path) for site in some for path in ("/private", "/mine")]
     result = await crawl(every, {"REP_OVERRIDES": overrides, "REP_DECISIONS": path})
     result.assert_clean()
-    assert [outcome(result, url) for url in every] == ["200", NO, "200", "200", NO, "200"]
+    assert [outcome(result, url) for url in every] == [
+        "200",
+        NO,
+        "200",
+        "200",
+        NO,
+        "200",
+    ]
     assert [site.count("/robots.txt") for site in some] == [0, 0, 1]
     for told in (
         f"line 2: Disallow: /mine, group *; REP_OVERRIDES names {own} instead",
@@ -144,7 +161,11 @@ async def test_a_robots_txt_of_ones_own_for_named_hosts(sites: Sites, tmp_path: 
     lines = [one for one in decisions(path) if one["origin"] != origin_of(other)]
     assert sorted(one["verdict"] for one in lines) == ["allowed"] * 3 + ["disallowed"]
     assert all("REP_OVERRIDES" in one["reason"] for one in lines)
-    assert result.stat("robotstxt/request_count") == result.stat("rep/beyond/overrides") - 1 == 1
+    assert (
+        result.stat("robotstxt/request_count")
+        == result.stat("rep/beyond/overrides") - 1
+        == 1
+    )
 
 
 def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
@@ -165,12 +186,18 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
     }
     for host, name in found.items():
         override = choices.own_answer(Origin("https", host, 443), NOW)
-        assert (override is None) if name is None else (override and f"/{name} " in override.by)
+        assert (
+            (override is None)
+            if name is None
+            else (override and f"/{name} " in override.by)
+        )
 
 
 async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(site.url("/"), {"REP_OVERRIDES": {"example.com": "no/such/file.txt"}})
+    result = await crawl(
+        site.url("/"), {"REP_OVERRIDES": {"example.com": "no/such/file.txt"}}
+    )
     assert "can't read 'no/such/file.txt', for example.com" in result.log
     assert site.requests == []
     for value in ({"http://example.com/": "x"}, {"example.com:8080": "x"}):
@@ -178,7 +205,9 @@ async def test_a_wrong_override_ends_the_crawl_at_its_start(sites: Sites) -> Non
             RepSettings.from_settings({"REP_OVERRIDES": value})  # type: ignore[arg-type]
 
 
-def ending(runs: Runs, file: str | Path | None, seconds: float = HOUR) -> dict[str, object]:
+def ending(
+    runs: Runs, file: str | Path | None, seconds: float = HOUR
+) -> dict[str, object]:
     """An override that ends so many *seconds* from now."""
     until = datetime.fromtimestamp(runs.clock.now + seconds, timezone.utc)
     return {"file": file if file is None else str(file), "until": until.isoformat()}
@@ -189,7 +218,9 @@ def both(site: Site) -> list[float | str]:
 
 
 @pytest.mark.loop
-@pytest.mark.parametrize("origins", [10_000, 1])  # in memory: the second leaves, and comes back
+@pytest.mark.parametrize(
+    "origins", [10_000, 1]
+)  # in memory: the second leaves, and comes back
 async def test_an_override_ends_at_its_date(
     sites: Sites, tmp_path: Path, runs: Runs, origins: int
 ) -> None:
@@ -233,7 +264,9 @@ async def test_an_override_that_has_ended_is_no_older_copy(
     for robots in (503, answer(status=304)):
         site = sites.add(robots=robots)
         override = {site.host: ending(runs, own)}
-        found = await runs.next(*both(site), 2 * HOUR, *both(site), REP_OVERRIDES=override)
+        found = await runs.next(
+            *both(site), 2 * HOUR, *both(site), REP_OVERRIDES=override
+        )
         assert found == [OK, NO, DOWN, DOWN]
         assert not runs.kept(site).has_copy
     # What the site said before the override is one.
@@ -322,6 +355,9 @@ async def test_no_crawling_then_the_copy_then_no_restrictions(
         **rules,
     )
     assert found == [*[NO if copied else OK, OK] * 5, OK, DOWN]
-    assert "Origins decided beyond the protocol: 1 by REP_UNREACHABLE_RULES" in runs.result.log
+    assert (
+        "Origins decided beyond the protocol: 1 by REP_UNREACHABLE_RULES"
+        in runs.result.log
+    )
     site.set("/robots.txt", RULES)
     assert await runs.next(*at(24, private), **rules) == [NO]  # an answer ends it

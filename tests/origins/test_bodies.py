@@ -60,8 +60,12 @@ def long() -> dict[str, Behaviour | bytes]:
     return {
         "beyond the limit": filled(LIMIT) + LATE + filled(9000, start=b""),
         # What would be left of it, `Disallow: /`, forbids everything.
-        "cut by it": filled(LIMIT - len(b"Disallow: /")) + LATE + filled(1000, start=b""),
-        "ends at it, forbids /late": filled(LIMIT - len(LATE)) + LATE + b"Disallow: /other\n",
+        "cut by it": filled(LIMIT - len(b"Disallow: /"))
+        + LATE
+        + filled(1000, start=b""),
+        "ends at it, forbids /late": filled(LIMIT - len(LATE))
+        + LATE
+        + b"Disallow: /other\n",
         "no line end, forbids /late": filled(LIMIT - len(LATE) + 1) + LATE[:-1],
         "beyond it when decoded": gzipped(over),
         "cut within gzip, forbids /late": gzipped(packed),
@@ -89,9 +93,13 @@ for module, name in (("brotli", "br"), ("backports.zstd", "zstd")):
 
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_a_file_counts_up_to_the_limit_however_it_is_encoded(sites: Sites) -> None:
+async def test_a_file_counts_up_to_the_limit_however_it_is_encoded(
+    sites: Sites,
+) -> None:
     """The rest is a normal file, whatever the project's own limit is."""
-    table = {name: sites.add(robots=body) for name, body in {**ENCODINGS, **long()}.items()}
+    table = {
+        name: sites.add(robots=body) for name, body in {**ENCODINGS, **long()}.items()
+    }
     paths = ("/early", "/late", "/other")
     pages = [site.url(path) for site in table.values() for path in paths]
     result = await crawl(pages, {"DOWNLOAD_MAXSIZE": 300_000})
@@ -101,15 +109,21 @@ async def test_a_file_counts_up_to_the_limit_however_it_is_encoded(sites: Sites)
             with row(name):
                 errors = [result.failure(site.url(path)) for path in paths]
                 wanted = [True, "forbids /late" in name, False]
-                assert [isinstance(error, RobotsDisallowed) for error in errors] == wanted
-                assert [site.count(path) for path in paths] == [not one for one in wanted]
+                assert [
+                    isinstance(error, RobotsDisallowed) for error in errors
+                ] == wanted
+                assert [site.count(path) for path in paths] == [
+                    not one for one in wanted
+                ]
                 assert site.count("/robots.txt") == 1
     assert result.stat("rep/outcome/rules") == len(table)
 
 
 @pytest.mark.download
 @pytest.mark.parametrize("announce", [True, False])
-async def test_the_transfer_is_stopped_at_the_limit(sites: Sites, announce: bool) -> None:
+async def test_the_transfer_is_stopped_at_the_limit(
+    sites: Sites, announce: bool
+) -> None:
     stream = Stream(EARLY, 100 * 1024 * 1024, announce=announce)
     site = sites.add(robots=stream)
     result = await crawl([site.url("/early"), site.url("/other")])
@@ -157,10 +171,17 @@ ANSWERS: list[tuple[int, Pairs, str]] = [
 @pytest.mark.scrapy_api
 async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> None:
     table: dict[str, tuple[Site, str, int]] = {}
-    for (name, (about, body)), (status, said, means) in itertools.product(BODIES.items(), ANSWERS):
-        site = sites.add(robots=raw(head(status, [*said, *about]) + body), pages={"/rules": RULES})
+    for (name, (about, body)), (status, said, means) in itertools.product(
+        BODIES.items(), ANSWERS
+    ):
+        site = sites.add(
+            robots=raw(head(status, [*said, *about]) + body), pages={"/rules": RULES}
+        )
         table[f"{status}, {name}"] = site, means, status
-    resolved, pages = Resolved(), [site.url("/private") for site, _, _ in table.values()]
+    resolved, pages = (
+        Resolved(),
+        [site.url("/private") for site, _, _ in table.values()],
+    )
     result = await crawl(pages, ONE_ATTEMPT, signal_handlers=resolved.handlers)
     with every_row() as row:
         for name, (site, means, status) in table.items():
@@ -175,7 +196,11 @@ async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> No
                     assert (one["hops"], one["status"]) == (1, 200)
                 else:
                     assert isinstance(error, RobotsUnreachable)
-                    told = f"HTTP {status}" if means == "busy" else "ResponseDataLossError: "
+                    told = (
+                        f"HTTP {status}"
+                        if means == "busy"
+                        else "ResponseDataLossError: "
+                    )
                     assert error.reason.startswith(told)
     waits = re.findall(r"no attempt is due for (?:300|29\d)\.\d s", result.log)
     assert len(waits) == len(BODIES)  # by Retry-After
@@ -183,7 +208,9 @@ async def test_status_and_headers_count_whatever_the_body_is(sites: Sites) -> No
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_an_error_page_may_say_that_the_file_is_missing(sites: Sites, on: bool) -> None:
+async def test_an_error_page_may_say_that_the_file_is_missing(
+    sites: Sites, on: bool
+) -> None:
     """Of a 5xx, what can be read of the page is read; not if it is to be asked again."""
     page = b"<title>Page not found</title>" + b"." * 1000
     length = [("Content-Length", "9999")]
@@ -194,19 +221,25 @@ async def test_an_error_page_may_say_that_the_file_is_missing(sites: Sites, on: 
         "cut": (raw(head(503, length) + page), True),
         "half of gzip": (encoded(gzip.compress(page)[:-10], "gzip", status=503), True),
         "Retry-After": (answer(page, 503, [("Retry-After", "60")]), False),
-        "an unreadable Retry-After": (answer(page, 503, [("Retry-After", "soon")]), False),
+        "an unreadable Retry-After": (
+            answer(page, 503, [("Retry-After", "soon")]),
+            False,
+        ),
         "no page": (encoded(page, "gzip", status=503), False),
     }
     added = {name: sites.add(robots=robots) for name, (robots, _) in table.items()}
     pages = [site.url("/page") for site in added.values()]
     result = await crawl(pages, {**ONE_ATTEMPT, "REP_SOFT_404": on})
-    passed = {name: result.status(site.url("/page")) == 200 for name, site in added.items()}
+    passed = {
+        name: result.status(site.url("/page")) == 200 for name, site in added.items()
+    }
     assert passed == {name: on and passes for name, (_, passes) in table.items()}
     result.assert_clean()
 
 
 @pytest.mark.parametrize(
-    ("module", "encoding"), [("brotli", "br"), ("backports.zstd", "zstd"), ("gzip", "gzip")]
+    ("module", "encoding"),
+    [("brotli", "br"), ("backports.zstd", "zstd"), ("gzip", "gzip")],
 )
 def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
     library = pytest.importorskip(module)
@@ -219,7 +252,9 @@ def test_bombs_in_any_encoding_are_cut(module: str, encoding: str) -> None:
 OTHER = "OtherBot/2.0 (+https://example.com/other)"
 
 
-async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sites) -> None:
+async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(
+    sites: Sites,
+) -> None:
     """Sites may forbid one name everything, and refuse others their robots.txt."""
     named, direct, moved, asked, plain = (sites.add(robots=RULES) for _ in range(5))
     moved.set("/rules", RULES)
@@ -238,9 +273,19 @@ async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(sites: Sit
     requests.append(Request(plain.url("/private"), headers={"User-Agent": ""}))
     result = await crawl(Spider, requests=[*requests, "data:,start"])
     assert all(result.disallowed(one.url) for one in requests)
-    names = {hit.header("User-Agent") for one in (named, direct, moved) for hit in one.requests}
+    names = {
+        hit.header("User-Agent")
+        for one in (named, direct, moved)
+        for hit in one.requests
+    }
     assert names == {OTHER}
     own = {hit.header("User-Agent") for site in (asked, plain) for hit in site.requests}
     assert own == {result.spider.settings["USER_AGENT"]}
-    assert [len(one.requests) for one in (named, direct, moved, asked, plain)] == [1, 1, 2, 1, 1]
+    assert [len(one.requests) for one in (named, direct, moved, asked, plain)] == [
+        1,
+        1,
+        2,
+        1,
+        1,
+    ]
     result.assert_clean()

@@ -24,7 +24,15 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import Claim
-from tests.helpers.behaviours import RULES, RULES_BYTES, after, answer, in_turn, redirect, reset
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    after,
+    answer,
+    in_turn,
+    redirect,
+    reset,
+)
 from tests.helpers.crawling import DAY, DOWN, NO, OK, crawl
 from tests.helpers.held import NEVER, Record, assert_clean, later, origin_of
 from tests.helpers.log import lines
@@ -65,7 +73,9 @@ async def test_an_answer_is_fresh_as_long_as_its_headers_and_settings_say(
         for status, value, seconds, site in table:
             with checking((status, value)):
                 entry, more = runs.kept(site), 25 if value == "10" else 0
-                until = entry.fresh_until if status in (200, 404) else entry.next_attempt_at
+                until = (
+                    entry.fresh_until if status in (200, 404) else entry.next_attempt_at
+                )
                 assert seconds <= until - runs.clock.now <= seconds + more
 
 
@@ -88,7 +98,10 @@ async def test_a_crawl_is_replayed_while_its_site_is_gone(
     sites: Sites, runs: Runs, tmp_path: Path, later: int
 ) -> None:
     """By its robots.txt in a storage and its pages in Scrapy's HTTP cache."""
-    runs.settings |= {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": str(tmp_path / "pages")}
+    runs.settings |= {
+        "HTTPCACHE_ENABLED": True,
+        "HTTPCACHE_DIR": str(tmp_path / "pages"),
+    }
     site = sites.add(robots=RULES)
     pages = site.url("/x"), site.url("/private")
     assert await runs.next(*pages) == [OK, NO]
@@ -102,7 +115,9 @@ async def test_a_crawl_is_replayed_while_its_site_is_gone(
 
 
 @pytest.mark.parametrize("status", [200, 404])
-async def test_what_is_fresh_is_not_asked_for_again(sites: Sites, runs: Runs, status: int) -> None:
+async def test_what_is_fresh_is_not_asked_for_again(
+    sites: Sites, runs: Runs, status: int
+) -> None:
     site, asked = sites.add(robots=answer(RULES, status)), list[int]()
     steps = [site.url("/private"), lambda: asked.append(site.robots_fetches)]
     outcomes = await runs.next(*steps, DAY - 1, *steps, 2, *steps, DAY - 1, *steps)
@@ -117,7 +132,9 @@ async def test_a_missing_file_is_no_copy(sites: Sites, runs: Runs) -> None:
     site, asked = sites.add(robots=in_turn(503, 503, 404, 503, 503)), list[int]()
     page, look = site.url("/x"), lambda: asked.append(site.robots_fetches)
     first = [page, 101, page, 201, page, look]
-    outcomes = await runs.next(*first, DAY + 1, page, look, 74, page, look, 27, page, look)
+    outcomes = await runs.next(
+        *first, DAY + 1, page, look, 74, page, look, 27, page, look
+    )
     assert outcomes == [DOWN, DOWN, OK, DOWN, DOWN, DOWN]
     assert asked == [3, 4, 4, 5]
     attempts = [error.attempts for _, error in runs.result.spider.errors]  # type: ignore[attr-defined]
@@ -129,11 +146,26 @@ async def test_after_30_days_unreachable_only_a_copy_still_forbids(
 ) -> None:
     """The first site fails a day after its answer, the second from the start."""
     copied, never = sites.add(robots=in_turn(RULES, 503)), sites.add(robots=503)
-    every = [copied.url("/private"), copied.url("/x"), never.url("/private"), never.url("/x")]
+    every = [
+        copied.url("/private"),
+        copied.url("/x"),
+        never.url("/private"),
+        never.url("/x"),
+    ]
     week = 7 * DAY  # a gap between attempts doesn't count as downtime
     later = [*[week] * 4, 2 * DAY - 1000, 2000, 300 * DAY]
-    steps = [*every[:2], DAY, *every, *(step for time in later for step in (time, *every))]
-    assert await runs.next(*steps) == [NO, OK, *[NO, OK, DOWN, DOWN] * 6, *[NO, OK, OK, OK] * 2]
+    steps = [
+        *every[:2],
+        DAY,
+        *every,
+        *(step for time in later for step in (time, *every)),
+    ]
+    assert await runs.next(*steps) == [
+        NO,
+        OK,
+        *[NO, OK, DOWN, DOWN] * 6,
+        *[NO, OK, OK, OK] * 2,
+    ]
 
 
 NEWER = "User-agent: *\nDisallow: /x\n"
@@ -152,7 +184,9 @@ COPY: dict[str, tuple[int, list[str], int]] = {
 }
 
 
-async def test_the_last_copy_is_applied_while_the_site_is_down(sites: Sites, runs: Runs) -> None:
+async def test_the_last_copy_is_applied_while_the_site_is_down(
+    sites: Sites, runs: Runs
+) -> None:
     site = sites.add(robots=in_turn(RULES, NEWER, 503))
     for name, (seconds, *wanted) in COPY.items():
         assert [*await runs.both(site, seconds)] == wanted, name
@@ -168,7 +202,12 @@ async def test_what_is_kept_of_an_answer_and_of_a_failure_beside_it(
     site.set("/hop", redirect(other.url("/final")))
     copy = {"url": other.url("/final"), "hops": 2, "status": 200, "outcome": Outcome.RULES,
             "body": RULES_BYTES, "fetched_at": clock.now, "fresh_until": clock.now + DAY}  # fmt: skip
-    good = {"updated_at": clock.now, "unreachable_since": None, "attempts": 0, "error": None}
+    good = {
+        "updated_at": clock.now,
+        "unreachable_since": None,
+        "attempts": 0,
+        "error": None,
+    }
     await runs.both(site)
     entry = runs.kept(site)
     assert entry.check(origin_of(site)) is entry
@@ -211,7 +250,9 @@ async def test_what_is_recalled_works_like_a_fetch(
         assert result.disallowed(pages[1])
         names = ("cache/recalled", "sitemaps/found")
         assert [result.stat(f"rep/{name}") for name in names] == [number, 1]
-        assert result.stat("robotstxt/request_count") == len(record.resolved) == 1 - number
+        assert (
+            result.stat("robotstxt/request_count") == len(record.resolved) == 1 - number
+        )
         assert discovered.urls == [sitemap]
         assert site.count("/sitemap.xml") == number + 1
     assert parsed == ([False] * 2 if signal else [])
@@ -233,7 +274,9 @@ async def test_what_nobody_asked_for_in_90_days(sites: Sites, runs: Runs) -> Non
 
 
 @pytest.mark.parametrize("site_has", [RULES, 503], ids=["rules", "unreachable"])
-async def test_somebody_whose_clock_is_years_ahead(sites: Sites, runs: Runs, site_has: Any) -> None:
+async def test_somebody_whose_clock_is_years_ahead(
+    sites: Sites, runs: Runs, site_has: Any
+) -> None:
     """What it keeps is not believed for longer than it could be true here."""
     site = sites.add(robots=site_has)
     assert (await runs.both(site, 3650 * DAY))[1] == 1
@@ -281,9 +324,13 @@ async def test_another_process_asks(other: Other, grace: float) -> None:
     assert other.lease()
     record = Record()
     if grace < 1:
-        record.on_held = lambda _, count: later(0.1, other.answers) if count == 2 else None
+        record.on_held = lambda _, count: (
+            later(0.1, other.answers) if count == 2 else None
+        )
     else:
-        record.handlers[scrapy_signals.spider_opened] = lambda: later(0.2, other.answers)
+        record.handlers[scrapy_signals.spider_opened] = lambda: later(
+            0.2, other.answers
+        )
     assert await other.crawl_beside(record, _REP_HOLD_GRACE=grace) == [0, 1]
     assert len(record.released) == (2 if grace < 1 else 0)
 
@@ -318,8 +365,12 @@ async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
     assert other.lease()
 
 
-@pytest.mark.parametrize("error", [NotSupported("no handler"), asyncio.CancelledError()], ids=repr)
-async def test_a_fetch_without_an_answer_gives_its_lease_back(error: BaseException) -> None:
+@pytest.mark.parametrize(
+    "error", [NotSupported("no handler"), asyncio.CancelledError()], ids=repr
+)
+async def test_a_fetch_without_an_answer_gives_its_lease_back(
+    error: BaseException,
+) -> None:
     """Prevented by the project, or broken off."""
     given_back: list[str] = []
 

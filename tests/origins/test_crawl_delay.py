@@ -26,7 +26,11 @@ from tests.helpers.storing import in_a_file
 DELAY = 0.3
 LONG = 3 * DELAY
 """Seconds: what comes at once comes sooner, on a slow machine too."""
-ON: dict[str, Any] = {"REP_CRAWL_DELAY": LONG, "CONCURRENT_REQUESTS": 100, "_REP_HOLD_GRACE": NEVER}
+ON: dict[str, Any] = {
+    "REP_CRAWL_DELAY": LONG,
+    "CONCURRENT_REQUESTS": 100,
+    "_REP_HOLD_GRACE": NEVER,
+}
 
 
 def asking(seconds: float, agent: str = "*") -> str:
@@ -57,7 +61,9 @@ class Following(ListSpider):
             yield self.recorded(Request(link, meta=meta))
 
 
-def following(spider: ListSpider | None, first: str | Request, *then: str | Request) -> Request:
+def following(
+    spider: ListSpider | None, first: str | Request, *then: str | Request
+) -> Request:
     request = Request(first) if isinstance(first, str) else first
     request.meta["then"] = then
     return request if spider is None else spider.recorded(request)
@@ -67,7 +73,9 @@ Case = Generator[list[Any], CrawlResult, None]
 """Yields requests, and looks at the result when all are done."""
 
 
-RATE = "User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
+RATE = (
+    "User-agent: *\nRequest-rate: 4/1 0600-0845\nVisit-time: 0600-0845\nDisallow: /x\n"
+)
 FREE = {"dont_obey_robotstxt": True}
 # What robots.txt says (in turn), how many pages are requested with this meta, how many requests
 # that makes, and the least seconds between two of them (0: two come together).
@@ -127,14 +135,18 @@ def redirects_and_retries_wait_their_turn(sites: Sites) -> Case:
 def failed_requests_count_too(sites: Sites) -> Case:
     delay = 2 * DELAY
     # Twisted and aiohttp may repeat the first by themselves, at once.
-    site = sites.add(robots=asking(delay), pages={"/a": in_turn(reset(), reset(), "fine")})
+    site = sites.add(
+        robots=asking(delay), pages={"/a": in_turn(reset(), reset(), "fine")}
+    )
     yield [site.url("/a"), site.url("/b")]
     # At least two pauses, from the start of a failure: the server may have looked up late.
     assert sum(gaps(site)) >= 1.5 * delay
 
 
 def changing(*bodies: str) -> Any:
-    return in_turn(*(answer(body, headers=[("Cache-Control", "max-age=0")]) for body in bodies))
+    return in_turn(
+        *(answer(body, headers=[("Cache-Control", "max-age=0")]) for body in bodies)
+    )
 
 
 def robots_txt_does_not_wait_for_pages(sites: Sites) -> Case:
@@ -142,8 +154,14 @@ def robots_txt_does_not_wait_for_pages(sites: Sites) -> Case:
     yield [following(None, *urls(site, 3))]
     assert_paced(site, LONG, 3)
     # After a page robots.txt at once, and the next page when its time has come.
-    hits = [(early, late) for early, late in pairwise(site.requests) if early.path != late.path]
-    waits = [late.time - early.time for early, late in hits if late.path == "/robots.txt"]
+    hits = [
+        (early, late)
+        for early, late in pairwise(site.requests)
+        if early.path != late.path
+    ]
+    waits = [
+        late.time - early.time for early, late in hits if late.path == "/robots.txt"
+    ]
     assert len(waits) == 2
     assert min(waits) < LONG
 
@@ -164,7 +182,9 @@ def the_slowest_of_the_agents_in_use_counts(sites: Sites) -> Case:
         site = sites.add(robots=asking(DELAY, slow) + asking(0, quick))
         some.append(site)
         requests = []
-        for path, name in [("/slow", slow)] + [("/quick", quick)] * 2 + [("/slow", slow)]:
+        for path, name in (
+            [("/slow", slow)] + [("/quick", quick)] * 2 + [("/slow", slow)]
+        ):
             meta = {} if name == "testbot" else {"rep_user_agent": name}
             requests.append(Request(site.url(path), meta=meta))
         chains.append(following(None, *requests))
@@ -194,7 +214,10 @@ def links_that_inherit_meta_leave_the_others_slot(sites: Sites) -> Case:
     """``meta=response.meta`` carries the slot that Scrapy noted down for another host."""
     slow, start = sites.add(robots=asking(DELAY)), sites.add(robots=asking(0))
     links = zip(urls(start, 2), urls(slow, 2, "/link"), strict=True)
-    yield [*(Request(url, meta={"inherits": link}) for url, link in links), *urls(slow, 2)]
+    yield [
+        *(Request(url, meta={"inherits": link}) for url, link in links),
+        *urls(slow, 2),
+    ]
     assert_paced(slow, DELAY, 4)
 
 
@@ -239,9 +262,14 @@ async def test_one_request_at_a_time_with_the_sites_delay(
 SKIP = {"REP_CRAWL_DELAY": {"most": DELAY, "beyond": "skip"}}
 
 
-async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: Path) -> None:
+async def test_sites_that_ask_for_more_are_not_crawled(
+    sites: Sites, tmp_path: Path
+) -> None:
     """Neither pages, nor direct downloads, nor what is held, nor sitemaps; by name in log and report."""
-    paced, slow = sites.add(robots=asking(DELAY)), sites.add(robots=in_turn(503, asking(100)))
+    paced, slow = (
+        sites.add(robots=asking(DELAY)),
+        sites.add(robots=in_turn(503, asking(100))),
+    )
     rated = sites.add(robots="User-agent: *\nRequest-rate: 1/2m")
     others = sites.add(robots=asking(100, "otherbot") + asking(0))
     listing = sites.add()
@@ -255,16 +283,24 @@ async def test_sites_that_ask_for_more_are_not_crawled(sites: Sites, tmp_path: P
     assert all(result.disallowed(url) for site in refused for url in urls(site, 2))
     assert [site.pages_asked for site in refused] == [[]] * 3
     why = "line 2: request-rate: 1/2m, more than REP_CRAWL_DELAY allows, group *"
-    assert str(result.failure(rated.url("/page0"))) == f"Forbidden by robots.txt ({why})"
-    for site, line in ((slow, "crawl-delay in line 3"), (rated, "request-rate in line 2")):
+    assert (
+        str(result.failure(rated.url("/page0"))) == f"Forbidden by robots.txt ({why})"
+    )
+    for site, line in (
+        (slow, "crawl-delay in line 3"),
+        (rated, "request-rate in line 2"),
+    ):
         assert (
-            f"INFO Not crawling {origin_of(site)}: {line} of its robots.txt asks for " in result.log
+            f"INFO Not crawling {origin_of(site)}: {line} of its robots.txt asks for "
+            in result.log
         )
     assert result.stat("rep/crawl_delay/skipped") == 3
     assert "Crawl delays: 1 obeyed, 3 sites skipped, at most 0.3 s" in result.log
     page = report.read_text()
     assert "crawl-delay: 100, more than REP_CRAWL_DELAY allows" in page
-    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 100, 120)] == [1, 2, 1]
+    assert [
+        page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 100, 120)
+    ] == [1, 2, 1]
 
 
 async def test_another_agent_and_a_dry_run_are_not_refused(sites: Sites) -> None:
@@ -280,11 +316,16 @@ async def test_another_agent_and_a_dry_run_are_not_refused(sites: Sites) -> None
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_delays_are_ignored_unless_asked_for(sites: Sites, dry_run: bool) -> None:
     """A dry run tells of them, and slows nothing."""
-    slow = "User-agent: *\nCrawl-delay: 100\nRequest-rate: 1/1h\nVisit-time: 0600-0845\n"
+    slow = (
+        "User-agent: *\nCrawl-delay: 100\nRequest-rate: 1/1h\nVisit-time: 0600-0845\n"
+    )
     site = sites.add(robots=slow)
     result = await crawl(urls(site, 6), {**ON, "REP_DRY_RUN": True} if dry_run else {})
     assert len(result.responses) == 6
-    assert any(word in result.log for word in ("crawl-delay", "request-rate", "visit")) == dry_run
+    assert (
+        any(word in result.log for word in ("crawl-delay", "request-rate", "visit"))
+        == dry_run
+    )
     assert result.stat("rep/crawl_delay/origins") == dry_run
 
 
@@ -300,14 +341,19 @@ AUTOTHROTTLE = {
     [
         ({"DOWNLOAD_DELAY": DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}, DELAY),
         ({"DOWNLOAD_DELAY": 2 * DELAY, "RANDOMIZE_DOWNLOAD_DELAY": False}, 2 * DELAY),
-        ({"DOWNLOAD_DELAY": 1.2 * DELAY}, 1.2 * DELAY),  # that could be 0.6 of the site's
+        (
+            {"DOWNLOAD_DELAY": 1.2 * DELAY},
+            1.2 * DELAY,
+        ),  # that could be 0.6 of the site's
         ({"DOWNLOAD_DELAY": 4 * DELAY}, 2 * DELAY),  # half of it is more: chance stays
         (AUTOTHROTTLE, DELAY),
     ],
 )
 @pytest.mark.scrapy_api
 @pytest.mark.filterwarnings("ignore:.*RANDOMIZE_DOWNLOAD_DELAY")
-async def test_the_longer_delay_counts(sites: Sites, own: dict[str, Any], seconds: float) -> None:
+async def test_the_longer_delay_counts(
+    sites: Sites, own: dict[str, Any], seconds: float
+) -> None:
     """The project's own or the site's."""
     throttled = own is AUTOTHROTTLE
     site, count = sites.add(robots=asking(DELAY)), 4 if throttled else 2
@@ -325,15 +371,23 @@ async def test_log_stays_short_and_summary_and_report_show_the_delays(
 ) -> None:
     slow = [sites.add(robots=asking(DELAY)) for _ in range(13)]
     slower, quick = sites.add(robots=asking(0.6)), sites.add(robots=asking(0))
-    every, report = [site.url("/a") for site in (*slow, slower, quick)], tmp_path / "report.html"
+    every, report = (
+        [site.url("/a") for site in (*slow, slower, quick)],
+        tmp_path / "report.html",
+    )
     result = await crawl(every, {**ON, "REP_REPORT": str(report)})
-    levels = [one.levelname for one in result.records if "crawl-delay in" in one.getMessage()]
+    levels = [
+        one.levelname for one in result.records if "crawl-delay in" in one.getMessage()
+    ]
     assert levels == ["INFO"] * 10 + ["DEBUG"] * 4
     assert "Crawl delays: 14 obeyed, at most 0.6 s" in result.log
     assert result.stat("rep/crawl_delay/max") == 0.6
     page = report.read_text()
     assert "crawl-delay, s" in page
-    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 0.6)] == [13, 1]
+    assert [page.count(f"<td>{seconds}<td class=t>") for seconds in (0.3, 0.6)] == [
+        13,
+        1,
+    ]
 
 
 async def test_a_large_file_is_read_once_and_in_a_thread(

@@ -17,7 +17,13 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flight import CrawlEnding, FetchAbandoned, Flight, Limits, StillWaiting
+from scrapy_rep.origins.flight import (
+    CrawlEnding,
+    FetchAbandoned,
+    Flight,
+    Limits,
+    StillWaiting,
+)
 from scrapy_rep.origins.flights import Flights, WaitingRoom
 from scrapy_rep.origins.queue import Queue, Step
 from scrapy_rep.origins.status import UNKNOWN, Status, Unreachable
@@ -48,7 +54,9 @@ class World:
         self.told: list[object] = []
         limits = Limits(grace=NEVER, max_wait=max_wait, fetch=NEVER)
         known = lambda origin: (status, None)
-        self.flights = Flights(crawler, self.ask, self.tell, known, time.monotonic, limits)
+        self.flights = Flights(
+            crawler, self.ask, self.tell, known, time.monotonic, limits
+        )
 
     async def ask(self, flight: Flight) -> Any:
         self.asked.append(flight.origin.host)
@@ -177,7 +185,9 @@ async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
 
 @pytest.mark.loop
 @pytest.mark.parametrize("seconds", [None, 1000.0])
-async def test_the_end_tells_everyone_who_waits_and_starts_nothing(seconds: float | None) -> None:
+async def test_the_end_tells_everyone_who_waits_and_starts_nothing(
+    seconds: float | None,
+) -> None:
     world = World()
     flights = [*world.begin(*hosts(5)), *world.begin("b", "c", again=True)]
     waiting = [waits(one, seconds) for one in flights]
@@ -238,7 +248,9 @@ async def test_what_one_step_makes_needless_is_not_done() -> None:
 
 @pytest.mark.loop
 @pytest.mark.parametrize("error", [CancelledError(), asyncio.CancelledError()])
-async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(error: BaseException) -> None:
+async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(
+    error: BaseException,
+) -> None:
     """With asyncio, it is another error than with Twisted. Both come out of projects' own code, too."""
     world = World()
     _, foreign = world.begin("ours", "foreign")
@@ -313,7 +325,9 @@ async def test_a_slow_flight_keeps_its_place_while_nobody_needs_it(
 
 
 @pytest.mark.loop
-async def test_what_nobody_waits_for_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_waits_for_is_not_put_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It was cancelled, and may not have ended so far."""
     world = SmallPool(monkeypatch)
     world.begin("s0", "s1")
@@ -329,7 +343,9 @@ async def test_what_nobody_waits_for_is_not_put_off(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.loop
-async def test_what_was_put_off_counts_against_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_put_off_counts_against_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = SmallPool(monkeypatch)
     world.begin("s0", "s1")
     await a_while(0.01)
@@ -354,7 +370,11 @@ async def test_a_failed_fetch_frees_its_slot() -> None:
 
     downloader = SimpleNamespace(total_concurrency=16)
     crawler.engine = SimpleNamespace(
-        downloader=downloader, download_async=download, _slot=None, pause=None, unpause=None
+        downloader=downloader,
+        download_async=download,
+        _slot=None,
+        pause=None,
+        unpause=None,
     )
     answer = await Fetcher(context_of(crawler)).fetch(origin("a"), Request("http://a"))
     assert isinstance(answer.error, DownloadFailedError)

@@ -36,14 +36,21 @@ async def test_each_scheme_host_and_port_has_its_own_rules(sites: Sites) -> None
     result = await crawl([*forbidden, *allowed])
     assert [result.disallowed(url) for url in forbidden] == [True] * 4
     assert result.responses == dict.fromkeys(allowed, 200)
-    assert [site.robots_fetches for site in (plain, secure, port, named, sub)] == [1, 1, 1, 2, 1]
+    assert [site.robots_fetches for site in (plain, secure, port, named, sub)] == [
+        1,
+        1,
+        1,
+        2,
+        1,
+    ]
     result.assert_clean()
 
 
 @pytest.mark.scrapy_api
 async def test_spellings_of_an_origin_share_its_rules(sites: Sites) -> None:
     case, puny = (
-        sites.add(robots=RULES, name=name) for name in ("case.test", "xn--exmple-cua.test")
+        sites.add(robots=RULES, name=name)
+        for name in ("case.test", "xn--exmple-cua.test")
     )
     user, private = sites.add(robots=RULES), "/private"
     names = (None, "alice", "bob:secret", "carol:%40%3A")
@@ -66,9 +73,9 @@ async def test_spellings_of_an_origin_share_its_rules(sites: Sites) -> None:
                 assert all(result.disallowed(url) for url in urls)
                 [hit] = site.requests
                 assert hit.target == "/robots.txt"
-                assert hit.header("Host") == site.url("").removeprefix("http://").removesuffix(
-                    ":80"
-                )
+                assert hit.header("Host") == site.url("").removeprefix(
+                    "http://"
+                ).removesuffix(":80")
                 assert hit.header("Authorization") is None
     result.assert_clean()
 
@@ -76,7 +83,11 @@ async def test_spellings_of_an_origin_share_its_rules(sites: Sites) -> None:
 async def test_robots_txt_itself_is_always_allowed(sites: Sites) -> None:
     """RFC 9309 section 2.2.2: "The /robots.txt URI is implicitly allowed." In that case, at the root."""
     some = [sites.add(robots=rules) for rules in ("User-agent: *\nDisallow: /\n", 503)]
-    pages = [site.url(path) for site in some for path in ("/page", "/Robots.txt", "/a/robots.txt")]
+    pages = [
+        site.url(path)
+        for site in some
+        for path in ("/page", "/Robots.txt", "/a/robots.txt")
+    ]
     files = [site.url("/robots.txt") for site in some]
     result = await crawl([*files, *pages], {"RETRY_ENABLED": False})
     assert [site.pages_asked for site in some] == [[], []]
@@ -90,7 +101,9 @@ async def test_what_no_robots_txt_is_asked_for(sites: Sites) -> None:
     page, site = f"file://{__file__}", sites.add(robots=RULES)
     disobedient = Request(site.url("/private"), meta={"dont_obey_robotstxt": True})
     result = await crawl(["data:text/plain,hello", page, disobedient])
-    assert result.responses == dict.fromkeys(["data:text/plain,hello", page, disobedient.url], 200)
+    assert result.responses == dict.fromkeys(
+        ["data:text/plain,hello", page, disobedient.url], 200
+    )
     assert result.stat("robotstxt/request_count") == 0
     assert [hit.target for hit in site.requests] == ["/private"]
     result.assert_clean()
@@ -98,7 +111,9 @@ async def test_what_no_robots_txt_is_asked_for(sites: Sites) -> None:
 
 def chain(sites: Sites, hops: int, *, hosts: bool) -> list[Site]:
     """Sites whose first answers with that many redirects, over as many hosts if wished."""
-    many = [sites.add() for _ in range(hops + 1)] if hosts else [sites.add()] * (hops + 1)
+    many = (
+        [sites.add() for _ in range(hops + 1)] if hosts else [sites.add()] * (hops + 1)
+    )
     for number in range(hops):
         path = "/robots.txt" if number == 0 else f"/hop{number}"
         many[number].set(path, redirect(many[number + 1].url(f"/hop{number + 1}")))
@@ -203,7 +218,9 @@ USABLE = {
     # As they came (the tests write headers as Latin-1, byte by character).
     "UTF-8": "/r\u00c3\u00a8gles",
 }
-if is_reactor_installed():  # else Scrapy is on aiohttp, and fails on headers that are not UTF-8
+if (
+    is_reactor_installed()
+):  # else Scrapy is on aiohttp, and fails on headers that are not UTF-8
     USABLE["Latin-1"] = "/r\u00e8gles"
 
 
@@ -229,7 +246,10 @@ async def test_usable_location_is_followed(sites: Sites) -> None:
 
 async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
     targets = [sites.add(pages={"/page": status}).url("/page") for status in (429, 503)]
-    table = [sites.add(robots=redirect(to)) for to in (*targets, f"{sites.refused()}/robots.txt")]
+    table = [
+        sites.add(robots=redirect(to))
+        for to in (*targets, f"{sites.refused()}/robots.txt")
+    ]
     result = await crawl([site.url("/private") for site in table])
     for site in table:
         error = result.failure(site.url("/private"))
@@ -239,10 +259,14 @@ async def test_unreachable_behind_a_redirect(sites: Sites) -> None:
 
 
 @pytest.mark.download
-async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(sites: Sites) -> None:
+async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(
+    sites: Sites,
+) -> None:
     setting = [("Set-Cookie", "robots=1; Path=/")]
     other = sites.add(pages={"/rules": answer(RULES, headers=setting)})
-    site = sites.add(robots=answer(b"", 302, [("Location", other.url("/rules")), *setting]))
+    site = sites.add(
+        robots=answer(b"", 302, [("Location", other.url("/rules")), *setting])
+    )
     login = {"Authorization": "Bearer secret"}
     requests = [
         Request(site.url("/x"), cookies={"session": "secret"}, headers=login),
@@ -254,14 +278,18 @@ async def test_cookies_and_logins_of_pages_and_of_robots_txt_do_not_mix(sites: S
     result = await crawl(requests, {"CONCURRENT_REQUESTS": 1})
     assert result.disallowed(site.url("/private"))
     assert len(result.responses) == 4
-    robots_hits = site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
+    robots_hits = (
+        site.hits("/robots.txt") + other.hits("/rules") + other.hits("/robots.txt")
+    )
     assert len(robots_hits) == 3
     for name in ("Cookie", "Authorization"):
         assert [hit.header(name) for hit in robots_hits] == [None, None, None]
     [page] = site.hits("/x")
     assert page.header("Cookie") == "session=secret"
     assert page.header("Authorization") == login["Authorization"]
-    assert "robots=1" not in str([hit.headers for hit in site.requests + other.requests])
+    assert "robots=1" not in str(
+        [hit.headers for hit in site.requests + other.requests]
+    )
     result.assert_clean()
 
 
@@ -270,10 +298,16 @@ async def test_http_auth_of_the_project_stays_in_its_domain(sites: Sites) -> Non
     """HTTPAUTH_DOMAIN is where the user wants it sent, robots.txt included; hops leave it."""
     other = sites.add(name="other.test", pages={"/rules": RULES})
     site = sites.add(name="secret.test", robots=redirect(other.url("/rules")))
-    domain = f"secret.test:{site.port}"  # Scrapy compares it with the port, if there is one
+    domain = (
+        f"secret.test:{site.port}"  # Scrapy compares it with the port, if there is one
+    )
     urls = [site.url("/x"), site.url("/private")]
     if hasattr(default_settings, "HTTPAUTH_USER"):
-        settings = {"HTTPAUTH_USER": "user", "HTTPAUTH_PASS": "pass", "HTTPAUTH_DOMAIN": domain}
+        settings = {
+            "HTTPAUTH_USER": "user",
+            "HTTPAUTH_PASS": "pass",
+            "HTTPAUTH_DOMAIN": domain,
+        }
         result = await crawl(urls, settings)
     else:  # by attributes of the spider, in older Scrapy
 

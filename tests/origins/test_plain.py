@@ -96,7 +96,10 @@ def test_which_redirects_lead_elsewhere() -> None:
     with every_row() as row:
         for (asked, target), expected in table.items():
             with row(target):
-                assert is_elsewhere(Origin.from_url(target), Origin.from_url(asked)) == expected
+                assert (
+                    is_elsewhere(Origin.from_url(target), Origin.from_url(asked))
+                    == expected
+                )
 
 
 async def test_a_304_for_which_nobody_asked(sites: Sites, runs: Runs) -> None:
@@ -128,7 +131,9 @@ async def test_a_304_ends_an_outage(sites: Sites, runs: Runs) -> None:
     assert (runs.kept(site).attempts, runs.kept(site).unreachable_since) == (0, None)
 
 
-async def test_other_files_are_asked_for_in_the_same_way(sites: Sites, tmp_path: Path) -> None:
+async def test_other_files_are_asked_for_in_the_same_way(
+    sites: Sites, tmp_path: Path
+) -> None:
     """tdmrep.json, and pages that `scrapy robots` looks at."""
     tdmrep = "/.well-known/tdmrep.json"
     other = sites.add("", {"/moved": "page"})

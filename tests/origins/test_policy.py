@@ -12,7 +12,17 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.exceptions import RobotsUnreachable
-from scrapy_rep.origins.policy import ALLOW, DECIDE, LEAVE, STAY, WAIT, Action, Advice, Drop, Policy
+from scrapy_rep.origins.policy import (
+    ALLOW,
+    DECIDE,
+    LEAVE,
+    STAY,
+    WAIT,
+    Action,
+    Advice,
+    Drop,
+    Policy,
+)
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh, Stale, Status, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
@@ -30,8 +40,15 @@ NO_ROOM = Advice(Action.FAIL, Drop("too many of its requests are held", for_room
 FAILED = Advice(Action.FAIL, Drop("HTTP 503", 2))
 NOT_HELD = Advice(Action.FAIL, Drop("HTTP 503", 2, for_room=True))
 ORIGIN = Origin("http", "a.example", 80)
-ENTRY = Entry("http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING)
-FAILURE = {"unreachable_since": NOW, "attempts": 2, "error": "HTTP 503", "next_attempt_at": NOW + 5}
+ENTRY = Entry(
+    "http://a.example", updated_at=NOW, fetched_at=NOW, outcome=Outcome.MISSING
+)
+FAILURE = {
+    "unreachable_since": NOW,
+    "attempts": 2,
+    "error": "HTTP 503",
+    "next_attempt_at": NOW + 5,
+}
 UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: ignore[arg-type]
 
 
@@ -56,11 +73,18 @@ AT_HAND = [
 TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
     *[(None, choice, FREE, STAY, None) for choice in CHOICES],
     *[(None, choice, FULL, NO_ROOM, None) for choice in CHOICES],
-    *[(one, how, room, LEAVE, DECIDE) for one in AT_HAND for how in CHOICES for room in ROOMS],
+    *[
+        (one, how, room, LEAVE, DECIDE)
+        for one in AT_HAND
+        for how in CHOICES
+        for room in ROOMS
+    ],
     (down(), "hold", FREE, STAY, WAIT),
     (down(dead=2), "hold", FREE, STAY, WAIT),
     (down(), "hold", FULL, NOT_HELD, WAIT),
-    *[(down(dead=3), "hold", room, LEAVE, FAILED) for room in ROOMS],  # the default of tries
+    *[
+        (down(dead=3), "hold", room, LEAVE, FAILED) for room in ROOMS
+    ],  # the default of tries
     *[(down(), "drop", room, LEAVE, FAILED) for room in ROOMS],
     *[(down(dead=9), "allow", room, LEAVE, ALLOW) for room in ROOMS],
     # Direct downloads wait only for an attempt that is near.
@@ -81,12 +105,16 @@ async def test_an_origin_that_fails_while_its_rules_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A large file is read in a thread, and another process may store a failure meanwhile."""
-    middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
+    middleware: Any = RepMiddleware.from_crawler(
+        get_crawler(settings_dict=run_settings())
+    )
     cache, origin = middleware.origins.cache, "http://a.example"
     cache._take(Origin.from_url(origin), rules(origin, at=time.time()))
 
     async def read(state: OriginState, chain: object) -> None:
-        cache._take(state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60))
+        cache._take(
+            state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60)
+        )
 
     monkeypatch.setattr(cache, "read", read)
     monkeypatch.setattr(cache, "takes_long", lambda state, chain: True)
@@ -96,13 +124,20 @@ async def test_an_origin_that_fails_while_its_rules_are_read(
 
 async def test_agents_by_the_dozen() -> None:
     """For each, only its group is looked for: the sitemaps neither take time nor count as memory again."""
-    middleware: Any = RepMiddleware.from_crawler(get_crawler(settings_dict=run_settings()))
-    origin, body = "http://a.example", b"User-agent: *\nDisallow: /x\nSitemap: /" + b"s" * 2000
+    middleware: Any = RepMiddleware.from_crawler(
+        get_crawler(settings_dict=run_settings())
+    )
+    origin, body = (
+        "http://a.example",
+        b"User-agent: *\nDisallow: /x\nSitemap: /" + b"s" * 2000,
+    )
     state = middleware.origins.cache._take(
         Origin.from_url(origin), rules(origin, body, at=time.time())
     )
     for name in "abcdefghijkl":
-        await middleware.process_request(Request(f"{origin}/", meta={"rep_user_agent": name}))
+        await middleware.process_request(
+            Request(f"{origin}/", meta={"rep_user_agent": name})
+        )
     assert state.robots.size < 6 * 2000
 
 
@@ -111,7 +146,9 @@ def test_the_advice_for_each_request() -> None:
         for row in TABLE:
             with checking(row[1:]):
                 state, unreachable, full, at_the_gate, in_the_middleware = row
-                policy = Policy(RepSettings(unreachable=unreachable, download_timeout=30.0))
+                policy = Policy(
+                    RepSettings(unreachable=unreachable, download_timeout=30.0)
+                )
                 assert policy.at_the_gate(state, full=full) == at_the_gate
                 if state is not None:
                     assert policy.in_the_middleware(state, NOW) == in_the_middleware

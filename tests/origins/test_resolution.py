@@ -28,11 +28,17 @@ class Watcher(Targets):
 @pytest.mark.parametrize("handler", NEEDS)
 @pytest.mark.download
 @pytest.mark.scrapy_api
-async def test_download_handlers_ask_before_they_connect(sites: Sites, handler: str | None) -> None:
+async def test_download_handlers_ask_before_they_connect(
+    sites: Sites, handler: str | None
+) -> None:
     settings = handler_settings(handler)
     site = sites.add(robots=RULES, name="shop.test")
     before = resolvers()
-    lenient, strict, another = Watcher(lets=True), Watcher(lets=False), Watcher(lets=False)
+    lenient, strict, another = (
+        Watcher(lets=True),
+        Watcher(lets=False),
+        Watcher(lets=False),
+    )
     lenient.watch()
     pages = [site.url("/page"), site.url("/private")]
     result = await crawl(pages, {**settings, "REP_PRIVATE_HOSTS": True})
@@ -65,7 +71,9 @@ async def test_look_ups_ask_as_well(sites: Sites) -> None:
     assert await look_up("shop.test") == [site.host]
 
 
-async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(sites: Sites) -> None:
+async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(
+    sites: Sites,
+) -> None:
     if not is_reactor_installed():
         pytest.skip("needs Twisted's reactor")
     from twisted.internet import reactor

@@ -36,10 +36,20 @@ UNREACHABLE = Unreachable(100.0, "REP_X", 50.0)
 UNRESTRICTED = Unrestricted(100.0, "REP_X", 50.0)
 EXPIRED = Expired(setting="REP_X", was=STALE)
 MISCONFIGURED = Misconfigured(100.0, reason="no handler")
-STATUSES: list[Status] = [UNKNOWN, FRESH, STALE, UNREACHABLE, UNRESTRICTED, EXPIRED, MISCONFIGURED]
+STATUSES: list[Status] = [
+    UNKNOWN,
+    FRESH,
+    STALE,
+    UNREACHABLE,
+    UNRESTRICTED,
+    EXPIRED,
+    MISCONFIGURED,
+]
 
 ANSWER = Answered(900.0, "REP_Y", forbids_all=True)
-FAILURES = [Failed(means, 900.0, 450.0, "REP_Y") for means in (Stale, Unreachable, Unrestricted)]
+FAILURES = [
+    Failed(means, 900.0, 450.0, "REP_Y") for means in (Stale, Unreachable, Unrestricted)
+]
 IMPOSSIBLE = "it can't be"
 
 # What each event leads to, from any status.

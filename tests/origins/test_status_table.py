@@ -55,7 +55,12 @@ def row(name: str, robots: Behaviour, code: int | None = None) -> Row:
 
 
 SIZE = len(RULES_BYTES)
-PARTS = [(0, SIZE - 2, SIZE), (1, SIZE, SIZE + 1), (0, SIZE - 1, "*"), (0, SIZE - 1, 2 * SIZE)]
+PARTS = [
+    (0, SIZE - 2, SIZE),
+    (1, SIZE, SIZE + 1),
+    (0, SIZE - 1, "*"),
+    (0, SIZE - 1, 2 * SIZE),
+]
 
 
 def part(first: int, last: int, size: int | str) -> Behaviour:
@@ -110,8 +115,13 @@ SILENT = [
 async def test_what_each_answer_means(sites: Sites) -> None:
     with every_row() as checking:
         for some, settings in ((ROWS, ONE_ATTEMPT), (SILENT, IMPATIENT)):
-            table, resolved = [(one, sites.add(robots=one[1])) for one in some], Resolved()
-            urls = [site.url(path) for _, site in table for path in ("/private", "/public")]
+            table, resolved = (
+                [(one, sites.add(robots=one[1])) for one in some],
+                Resolved(),
+            )
+            urls = [
+                site.url(path) for _, site in table for path in ("/private", "/public")
+            ]
             result = await crawl(urls, settings, signal_handlers=resolved.handlers)
             for (name, _, outcome, code), site in table:
                 with checking(name):
@@ -122,7 +132,10 @@ async def test_what_each_answer_means(sites: Sites) -> None:
             outcomes = Counter(one[2] for one in some)
             stats = {one: result.stat(f"rep/outcome/{one.value}") for one in outcomes}
             assert stats == outcomes
-            assert result.stat("rep/unreachable/dropped") == 2 * outcomes[Outcome.UNREACHABLE]
+            assert (
+                result.stat("rep/unreachable/dropped")
+                == 2 * outcomes[Outcome.UNREACHABLE]
+            )
             count = "robotstxt/response_status_count/"
             codes = [result.stat(f"{count}{code}") for code in (200, 404)]
             assert some is SILENT or codes == [5, 2]
@@ -137,7 +150,10 @@ STATUSES = {
 
 
 def check(result: CrawlResult, site: Site, outcome: Outcome) -> None:
-    pages, origin = [site.url("/private"), site.url("/public")], Origin.from_url(site.url())
+    pages, origin = (
+        [site.url("/private"), site.url("/public")],
+        Origin.from_url(site.url()),
+    )
     assert [result.status(url) for url in pages] == STATUSES[outcome]
     errors = [error for url in pages if (error := result.failure(url))]
     if outcome is Outcome.UNREACHABLE:
@@ -153,13 +169,21 @@ def check(result: CrawlResult, site: Site, outcome: Outcome) -> None:
         [error] = errors
         assert isinstance(error, RobotsDisallowed)
         assert error.origin == origin
-        assert str(error) == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+        assert (
+            str(error)
+            == "Forbidden by robots.txt (line 2: Disallow: /private, group *)"
+        )
 
 
 async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     """REP_DOWNLOAD_TIMEOUT, whatever DOWNLOAD_TIMEOUT says, longer or shorter."""
-    silent, slow = sites.add(robots=silence()), sites.add(robots=after(0.6, RULES_BYTES))
-    result = await crawl(silent.url("/public"), {**IMPATIENT, "DOWNLOAD_TIMEOUT": NEVER})
+    silent, slow = (
+        sites.add(robots=silence()),
+        sites.add(robots=after(0.6, RULES_BYTES)),
+    )
+    result = await crawl(
+        silent.url("/public"), {**IMPATIENT, "DOWNLOAD_TIMEOUT": NEVER}
+    )
     error = result.failure(silent.url("/public"))
     assert isinstance(error, RobotsUnreachable)
     assert "longer than 0.4 s" in error.reason
@@ -170,7 +194,9 @@ async def test_the_timeout_is_that_of_robots_txt(sites: Sites) -> None:
     assert result.status(slow.url("/public")) == 200
 
 
-needs_ftp = pytest.mark.needs_reactor(reason="Scrapy's FTP download handler needs a reactor")
+needs_ftp = pytest.mark.needs_reactor(
+    reason="Scrapy's FTP download handler needs a reactor"
+)
 
 
 @pytest.fixture
@@ -196,7 +222,9 @@ async def test_an_ftp_site_is_crawled_by_its_rules(
         [private, ftp.url("/public")] if passive else [private],
         {**own, "FTP_PASSIVE_MODE": passive},
     )
-    assert next(name for command, name in ftp.commands if command == "USER") == "anonymous"
+    assert (
+        next(name for command, name in ftp.commands if command == "USER") == "anonymous"
+    )
     assert not {("PASS", "secret"), ("USER", "bob")} & set(ftp.commands)
     assert ("PASV" if passive else "PORT") in dict(ftp.commands)
     assert passive or "PASV" not in dict(ftp.commands)

@@ -33,7 +33,9 @@ def origin(number: int) -> Origin:
 
 def of(number: int, version: int = 0, size: int = 0) -> Any:
     """The entry of an origin; its body tells it from all others."""
-    return rules(str(origin(number)), b"Disallow: /%d/%d\n" % (number, version) + noise(size))
+    return rules(
+        str(origin(number)), b"Disallow: /%d/%d\n" % (number, version) + noise(size)
+    )
 
 
 def noise(size: int) -> bytes:
@@ -101,7 +103,11 @@ class Model:
 WHAT = ["put"] * 5 + ["use"] * 3 + ["read", "pin", "unpin"]
 Step = tuple[str, int, int]
 steps = st.lists(
-    st.tuples(st.sampled_from(WHAT), st.integers(0, 11), st.sampled_from([0, 500, 5_000, 60_000])),
+    st.tuples(
+        st.sampled_from(WHAT),
+        st.integers(0, 11),
+        st.sampled_from([0, 500, 5_000, 60_000]),
+    ),
     max_size=60,
 )
 
@@ -133,7 +139,9 @@ def test_exactly_the_least_recently_used_leave(
             else:
                 found, expected = world.use(number), model.use(number)
                 assert max_bytes < ENOUGH or (found and found.entry) == expected
-                assert found is None or (found.robots and isinstance(found.status, Fresh))
+                assert found is None or (
+                    found.robots and isinstance(found.status, Fresh)
+                )
                 if step == "read" and found is not None and found.robots:
                     found.robots.preload(b"Sitemap: /x\n" * (size // 100), "bot")
                     world.table.weigh(found)
@@ -149,7 +157,11 @@ def test_exactly_the_least_recently_used_leave(
             for prefix, one in table.by_prefix.items():
                 assert prefix in one.prefixes
                 assert one in [*table._parsed.values(), *table._pinned.values()]
-            check_bytes(table, max_bytes, alone=len(known) == len(table._parsed) + len(pinned) + 1)
+            check_bytes(
+                table,
+                max_bytes,
+                alone=len(known) == len(table._parsed) + len(pinned) + 1,
+            )
 
 
 def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
@@ -184,11 +196,15 @@ def test_spellings_are_few_and_leave_with_their_origin() -> None:
 def counted() -> list[int]:
     """How many there are, without a collection of garbage."""
     objects = gc.get_objects()
-    return [sum(type(one) is kind for one in objects) for kind in (OriginState, RobotsTxt)]
+    return [
+        sum(type(one) is kind for one in objects) for kind in (OriginState, RobotsTxt)
+    ]
 
 
 @pytest.mark.parametrize("size", [10, 50_000])
-def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_what_leaves_those_in_use_is_freed(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     """The rest are bytes; no list, no cycle, no prefix keeps more, nor what is large."""
     monkeypatch.setattr(module, "_PARSED", 5)
     gc.collect()
@@ -206,7 +222,10 @@ def test_what_leaves_those_in_use_is_freed(monkeypatch: pytest.MonkeyPatch, size
     del old
     parsed = len(world.table._parsed)
     assert parsed == (5 if size == 10 else 1)
-    assert [now - then for now, then in zip(counted(), before, strict=True)] == [parsed, parsed]
+    assert [now - then for now, then in zip(counted(), before, strict=True)] == [
+        parsed,
+        parsed,
+    ]
     assert len(world.table.by_prefix) == parsed
     assert world.in_memory() == set(range(150 if size == 10 else 197, 200))
 
@@ -222,14 +241,20 @@ async def test_files_that_arrive_at_once_are_read_in_slices(
 
     def read() -> int:
         return sum(
-            state.robots is not None and state.robots.is_read(("testbot",)) for state in states
+            state.robots is not None and state.robots.is_read(("testbot",))
+            for state in states
         )
 
-    readers = [deferred_from_coro(world.cache.read(state, ("testbot",))) for state in states]
+    readers = [
+        deferred_from_coro(world.cache.read(state, ("testbot",))) for state in states
+    ]
     counts = [read()]
     while counts[-1] < len(states) and len(counts) < 100:
         await a_while(0)
         counts.append(read())
     await maybe_deferred_to_future(gatherResults(readers))
     assert counts[-1] == len(states)
-    assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 2
+    assert (
+        max(after - before for before, after in zip([0, *counts], counts, strict=False))
+        <= 2
+    )

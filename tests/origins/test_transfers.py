@@ -49,7 +49,9 @@ def comments(length: int) -> bytes:
 class FetchSpider(ListSpider):
     """Asks for the robots.txt of `origin` when it has its first page, and requests what `pages` are."""
 
-    def __init__(self, origin: str, pages: list[str], allowance: Allowance, **kwargs: Any) -> None:
+    def __init__(
+        self, origin: str, pages: list[str], allowance: Allowance, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.origin, self.pages, self.allowance = origin, pages, allowance
         self.queued: list[tuple[bool, float]] = []
@@ -70,7 +72,10 @@ class FetchSpider(ListSpider):
         middleware = self.crawler.get_downloader_middleware(RepMiddleware)
         fetcher: Fetcher = middleware.origins.fetcher  # type: ignore[union-attr]
         self.answer = await fetcher.fetch(
-            Origin.from_url(self.origin), Request(self.origin), self.allowance, self.note_queue
+            Origin.from_url(self.origin),
+            Request(self.origin),
+            self.allowance,
+            self.note_queue,
         )
 
     def note_queue(self, is_queued: bool) -> None:
@@ -145,9 +150,15 @@ class Deaf(Wrapped):
 @pytest.mark.parametrize("handler", [Timeless, Deaf])
 async def test_the_time_limit_is_ours(sites: Sites, handler: type) -> None:
     """An attempt is made, and fails; what waits is dropped."""
-    drips = sites.add(silence(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent:"))
+    drips = sites.add(
+        silence(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent:")
+    )
     began = time.monotonic()
-    settings = {**ONE_ATTEMPT, "REP_DOWNLOAD_TIMEOUT": 0.3, "DOWNLOAD_HANDLERS": {"http": handler}}
+    settings = {
+        **ONE_ATTEMPT,
+        "REP_DOWNLOAD_TIMEOUT": 0.3,
+        "DOWNLOAD_HANDLERS": {"http": handler},
+    }
     record = Record()
     result = await record.crawl([drips.url("/x")], **settings, REP_UNREACHABLE="drop")
     error = result.failure(drips.url("/x"))
@@ -177,7 +188,9 @@ async def test_a_handler_that_cancels_has_failed(
     """Scrapy itself waits for ever after asyncio's."""
     monkeypatch.setattr(Cancels, "error", error, raising=False)
     site = sites.add(RULES)
-    result = await crawl([site.url("/x")], {**ONE_ATTEMPT, "DOWNLOAD_HANDLERS": {"http": Cancels}})
+    result = await crawl(
+        [site.url("/x")], {**ONE_ATTEMPT, "DOWNLOAD_HANDLERS": {"http": Cancels}}
+    )
     failed = result.failure(site.url("/x"))
     assert isinstance(failed, RobotsUnreachable)
     assert "the download handler cancelled the download" in failed.reason
@@ -195,7 +208,9 @@ async def test_a_fetch_that_is_given_up_frees_its_connection(sites: Sites) -> No
 
     site = sites.add(behave)
     record.on_held = lambda _, held: record.close()
-    result = await record.crawl([site.url("/x")], REP_DOWNLOAD_TIMEOUT=50.0, _REP_HOLD_GRACE=0.1)
+    result = await record.crawl(
+        [site.url("/x")], REP_DOWNLOAD_TIMEOUT=50.0, _REP_HOLD_GRACE=0.1
+    )
     assert result.reason == "enough"
     for _ in range(300):
         if left:
@@ -207,7 +222,9 @@ async def test_a_fetch_that_is_given_up_frees_its_connection(sites: Sites) -> No
 class AsksAgain:
     """Ban detection: a page of 403 is asked for again, through another proxy."""
 
-    def process_response(self, request: Request, response: Response) -> Request | Response:
+    def process_response(
+        self, request: Request, response: Response
+    ) -> Request | Response:
         return request.copy() if response.status == 403 else response
 
 
@@ -218,7 +235,8 @@ async def test_each_try_has_its_own_bytes(sites: Sites) -> None:
     rules = EARLY + comments(90_000) + LATE
     site = sites.add(in_turn(ban, ban, rules))
     result = await crawl(
-        [site.url("/late"), site.url("/early")], {"DOWNLOADER_MIDDLEWARES": {AsksAgain: 10}}
+        [site.url("/late"), site.url("/early")],
+        {"DOWNLOADER_MIDDLEWARES": {AsksAgain: 10}},
     )
     assert site.count("/robots.txt") == 3
     assert {type(error) for error in result.failures.values()} == {RobotsDisallowed}
@@ -240,7 +258,9 @@ class Whole(Wrapped):
 async def test_what_a_handler_reads_beyond_the_limit_is_not_kept(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Whole, "body", EARLY + comments(LIMIT) + LATE + comments(5_000_000))
+    monkeypatch.setattr(
+        Whole, "body", EARLY + comments(LIMIT) + LATE + comments(5_000_000)
+    )
     site = sites.add()
     lengths = []
 
@@ -249,7 +269,10 @@ async def test_what_a_handler_reads_beyond_the_limit_is_not_kept(
             lengths.append(len(response.body))
             return response
 
-    settings = {"DOWNLOAD_HANDLERS": {"http": Whole}, "DOWNLOADER_MIDDLEWARES": {Looks: 999}}
+    settings = {
+        "DOWNLOAD_HANDLERS": {"http": Whole},
+        "DOWNLOADER_MIDDLEWARES": {Looks: 999},
+    }
     result = await crawl([site.url("/late"), site.url("/early")], settings)
     assert result.disallowed(site.url("/early"))
     assert result.status(site.url("/late")) == 200
@@ -322,7 +345,9 @@ async def test_silent_sites_give_their_connections_back_in_turns(
         2,
         2,
     ]  # three places were needed
-    assert all(isinstance(result.failure(site.url("/x")), RobotsUnreachable) for site in silent)
+    assert all(
+        isinstance(result.failure(site.url("/x")), RobotsUnreachable) for site in silent
+    )
     assert result.stat("robotstxt/request_count") == 5
 
 
@@ -344,7 +369,9 @@ async def test_what_gives_way_in_a_download_slot_is_not_sent_when_its_turn_comes
         },
     )
     result.assert_clean()
-    assert [record.getMessage() for record in result.records if record.levelname == "ERROR"] == []
+    assert [
+        record.getMessage() for record in result.records if record.levelname == "ERROR"
+    ] == []
     assert len(result.responses) == 4
     assert [site.robots_fetches for site in (busy, beside, other)] == [1, 1, 1]
     [first], [last] = other.hits("/robots.txt"), beside.hits("/robots.txt")
@@ -388,10 +415,19 @@ def test_which_handlers_have_a_pool_that_stays_small() -> None:
         class Headers(enlarged):  # type: ignore[misc,valid-type]
             """Overrides something else."""
 
-        table |= {enlarged: False, Headers: False, Made: True, MadeElsewhere: True, Late: False}
+        table |= {
+            enlarged: False,
+            Headers: False,
+            Made: True,
+            MadeElsewhere: True,
+            Late: False,
+        }
     with every_row() as row:
         for handler, expected in table.items():
             with row(handler):
-                handlers = {"http": handler, "https": f"{scrapys}.http11.HTTP11DownloadHandler"}
+                handlers = {
+                    "http": handler,
+                    "https": f"{scrapys}.http11.HTTP11DownloadHandler",
+                }
                 crawler = get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})
                 assert has_small_pool(crawler) == expected

@@ -48,7 +48,9 @@ class Counting(SqliteStorage):
             waits = super().turn_many(turns)
             for turn in turns:
                 following = ask(self._path, UNTIL % turn.origin)
-                self.moments.append(following - turn.seconds - time.time() + time.monotonic())
+                self.moments.append(
+                    following - turn.seconds - time.time() + time.monotonic()
+                )
         return waits
 
 
@@ -56,7 +58,11 @@ class Counting(SqliteStorage):
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(Counting, "turns", [])
     monkeypatch.setattr(Counting, "moments", [])
-    shared = {**in_a_file(tmp_path), "REP_CACHE_STORAGE": Counting, "REP_CRAWL_DELAY": True}
+    shared = {
+        **in_a_file(tmp_path),
+        "REP_CACHE_STORAGE": Counting,
+        "REP_CRAWL_DELAY": True,
+    }
     return {**shared, "CONCURRENT_REQUESTS": 100, "_REP_HOLD_GRACE": NEVER}
 
 
@@ -79,7 +85,9 @@ async def together(settings: dict[str, Any], *crawls: list[Any]) -> list[CrawlRe
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_crawls_with_one_storage_take_turns(sites: Sites, settings: dict[str, Any]) -> None:
+async def test_crawls_with_one_storage_take_turns(
+    sites: Sites, settings: dict[str, Any]
+) -> None:
     """With one call to the storage for each page; sites without a delay cost none."""
     site, quick = paced(sites), sites.add()
     pages = [site.url(f"/{number}") for number in range(9)]
@@ -93,7 +101,10 @@ async def test_crawls_with_one_storage_take_turns(sites: Sites, settings: dict[s
     moments = sorted(Counting.moments)
     assert len(times) == len(moments) == 9
     assert min(late - early for early, late in pairwise(moments)) >= DELAY - EXACT
-    assert min(late - moment for late, moment in zip(times, moments, strict=True)) >= -EXACT
+    assert (
+        min(late - moment for late, moment in zip(times, moments, strict=True))
+        >= -EXACT
+    )
     assert sum(gaps(site)) <= 8 * DELAY * 1.1 + 2 * LATE
     asked = [turn for call in Counting.turns for turn in call]
     assert len(Counting.turns) <= len(asked) == 9
@@ -131,7 +142,11 @@ async def test_what_fails_or_takes_long_does_not_stop_a_slot(
     own = {"RETRY_ENABLED": False}
     [result] = await together({**settings, **own}, some)
     assert set(result.failures) == {site.url("/reset")}
-    assert set(result.responses) == {site.url("/slow"), site.url("/free"), *urls(site, 2)}
+    assert set(result.responses) == {
+        site.url("/slow"),
+        site.url("/free"),
+        *urls(site, 2),
+    }
     # Twisted may repeat what was reset by itself, at once.
     assert min(gaps(site, but=["/reset"])) >= DELAY - LATE
 
@@ -141,7 +156,9 @@ async def test_a_delay_that_goes_away_slows_nothing_any_more(
 ) -> None:
     aged = [("Cache-Control", "max-age=0")]
     slow = answer(f"User-agent: *\nCrawl-delay: {DELAY}\n", headers=aged)
-    site = sites.add(robots=in_turn(slow, answer("User-agent: *\nDisallow: /x\n", headers=aged)))
+    site = sites.add(
+        robots=in_turn(slow, answer("User-agent: *\nDisallow: /x\n", headers=aged))
+    )
 
     async def more(spider: Any) -> None:
         for url in urls(site, 6, "/later"):
@@ -183,13 +200,21 @@ async def test_neither_a_dry_run_nor_other_settings_ask_for_turns(
 @needs_server
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_fleet_keeps_a_delay_though_one_is_killed(sites: Sites, tmp_path: Path) -> None:
+def test_a_fleet_keeps_a_delay_though_one_is_killed(
+    sites: Sites, tmp_path: Path
+) -> None:
     """What it had reserved passes, and nothing else waits for it. Then Redis is restarted, empty."""
     site = paced(sites, 1)
     with RedisServer(tmp_path) as server:
-        shared = {"REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage", "REP_CRAWL_DELAY": True}
+        shared = {
+            "REP_CACHE_STORAGE": "scrapy_rep.storages.RedisStorage",
+            "REP_CRAWL_DELAY": True,
+        }
         shared |= {"REP_CACHE_REDIS_URL": server.url}
-        crawls = [Crawl(tmp_path / "runs", urls(site, 5, f"/{name}"), shared) for name in "abc"]
+        crawls = [
+            Crawl(tmp_path / "runs", urls(site, 5, f"/{name}"), shared)
+            for name in "abc"
+        ]
         try:
             crawls[0].wait_until(lambda: len(site.pages_asked) >= 6, "the first pages")
             crawls[0].kill()

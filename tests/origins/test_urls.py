@@ -22,8 +22,12 @@ PARTS = [
     "-", "~", "'", '"', "*", "$", "\u30c4", "data:", "x",
 ]  # fmt: skip
 HOST = Origin("https", "example.com", 443)
-texts = st.one_of(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.text(max_size=20))
-urls = st.one_of(texts, texts.map("http://example.com/".__add__), texts.map("https://".__add__))
+texts = st.one_of(
+    st.lists(st.sampled_from(PARTS), max_size=8).map("".join), st.text(max_size=20)
+)
+urls = st.one_of(
+    texts, texts.map("http://example.com/".__add__), texts.map("https://".__add__)
+)
 
 
 @given(urls)
@@ -44,7 +48,9 @@ def test_a_listed_sitemap_is_where_its_request_goes(value: str) -> None:
     with suppress(ValueError):  # a port that is none, say
         request = Request(value)
         origin = Origin.from_url(request.url)
-    if re.match("[a-z]+:", value):  # else it is relative to the file: for the tests of seeding
+    if re.match(
+        "[a-z]+:", value
+    ):  # else it is relative to the file: for the tests of seeding
         ((_, found),) = listed_sitemaps(HOST.robots_url, [value])
         on_the_web = request and origin and origin.scheme in ("http", "https")
         wanted = (request.url, str(origin)) if request and on_the_web else None
@@ -52,7 +58,10 @@ def test_a_listed_sitemap_is_where_its_request_goes(value: str) -> None:
 
 
 def test_a_robots_txt_can_list_the_same_sitemap_twice() -> None:
-    body = b"Sitemap: https://example.com/s.xml\n" * 2 + b"Sitemap: https://example.com:443/s.xml"
+    body = (
+        b"Sitemap: https://example.com/s.xml\n" * 2
+        + b"Sitemap: https://example.com:443/s.xml"
+    )
     listed = listed_sitemaps("", RobotsTxt.parse(body).sitemaps)
     urls = ["https://example.com/s.xml", "https://example.com:443/s.xml"]
     assert [(found.url, str(found.origin)) for _, found in listed if found] == [
@@ -66,7 +75,10 @@ SCHEME = "only http and https URLs can be sitemaps"
 PATH = "/" + "x" * (MAX_SITEMAP_URL - 1)
 # What stands there, and what it is: listed by the robots.txt above; listed by an index. More are in tests/seeding.
 TABLE = {
-    " http://ä.test/ä b": ("http://xn--4ca.test/%C3%A4%20b", "http://xn--4ca.test/%C3%A4%20b"),
+    " http://ä.test/ä b": (
+        "http://xn--4ca.test/%C3%A4%20b",
+        "http://xn--4ca.test/%C3%A4%20b",
+    ),
     # As Scrapy requests it.
     "http:\\\\a.test\\s.xml": ("http://a.test/s.xml", "http://a.test/s.xml"),
     "http://a\\[.test/": ("http://a/%5B.test/", "http://a/%5B.test/"),

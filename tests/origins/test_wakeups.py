@@ -48,12 +48,23 @@ STATUSES: list[Status] = [
     Expired(was=Unreachable(0.0, "", RETRY_AT)),
     Misconfigured(9e9, reason="no handler"),
 ]
-FETCHES = ["none", "queued", "in a middleware", "sent, slow", "in the downloader's queue"]
+FETCHES = [
+    "none",
+    "queued",
+    "in a middleware",
+    "sent, slow",
+    "in the downloader's queue",
+]
 WAITING = ["nobody", "one", "one without room"]
 
 
 def queue_with(
-    fetch: str, landing: bool, waiting: str, held_ones: bool, leaving: bool, callers: bool
+    fetch: str,
+    landing: bool,
+    waiting: str,
+    held_ones: bool,
+    leaving: bool,
+    callers: bool,
 ) -> Queue:
     queue = Queue(Origin("http", "a.example", 80), Tally())
     if waiting != "nobody":
@@ -127,7 +138,9 @@ def test_a_step_that_is_due_is_no_endless_loop() -> None:
             for row, queue in every_queue():
                 with checking((status, row)):
                     due = {
-                        step for step, at in steps(status, queue, NOW, LIMITS).items() if at <= NOW
+                        step
+                        for step, at in steps(status, queue, NOW, LIMITS).items()
+                        if at <= NOW
                     }
                     for step in due:
                         do(step, queue)
@@ -140,7 +153,9 @@ def do(step: Step, queue: Queue) -> None:
     match step:
         case Step.ASK:
             if queue.fetch is None:
-                queue.begin(Flight(queue.origin, Request("http://a.example"), began_at=NOW), NOW)
+                queue.begin(
+                    Flight(queue.origin, Request("http://a.example"), began_at=NOW), NOW
+                )
         case Step.FREE_PLACE:
             assert queue.fetch is not None
             queue.fetch.is_slow = True
@@ -201,4 +216,6 @@ def test_what_is_due_and_when() -> None:
         for name, queue, status, due in ROWS:
             with checking(name):
                 assert steps(status, queue, NOW, LIMITS) == due
-                assert next_wakeup(status, queue, NOW, LIMITS) == min(due.values(), default=None)
+                assert next_wakeup(status, queue, NOW, LIMITS) == min(
+                    due.values(), default=None
+                )

@@ -11,7 +11,15 @@ from scrapy.http import Headers
 from scrapy_rep.origins.answer import MAX_HEADER, wall_sign
 from scrapy_rep.protocol.availability import WALL_SIGNS
 from scrapy_rep.storages.base import UnreadableEntry
-from tests.helpers.behaviours import RULES, RULES_BYTES, Behaviour, answer, head, in_turn, raw
+from tests.helpers.behaviours import (
+    RULES,
+    RULES_BYTES,
+    Behaviour,
+    answer,
+    head,
+    in_turn,
+    raw,
+)
 from tests.helpers.crawling import DAY, DOWN, NO, OK, ONE_ATTEMPT, crawl
 from tests.helpers.held import HOLD, origin_of, urls
 from tests.helpers.rows import every_row
@@ -21,7 +29,12 @@ from tests.origins.conftest import Runs
 
 CLOUDFLARE, AWS, CAPTCHA = WALL_SIGNS
 PAGE = b"<!DOCTYPE html><title>Just a moment...</title>"
-WALLS = [(403, CLOUDFLARE, PAGE), (405, CAPTCHA, b""), (202, AWS, b""), (200, CLOUDFLARE, PAGE)]
+WALLS = [
+    (403, CLOUDFLARE, PAGE),
+    (405, CAPTCHA, b""),
+    (202, AWS, b""),
+    (200, CLOUDFLARE, PAGE),
+]
 
 
 def walled(status: int, sign: str, body: bytes = PAGE) -> Behaviour:
@@ -40,7 +53,10 @@ def test_the_signs_in_headers() -> None:
         "a captcha": ([("x-amzn-waf-action", "captcha")], CAPTCHA),
         "capitals and blanks": ([("X-Amzn-Waf-Action", "  CAPTCHA ")], CAPTCHA),
         "folded into one line": ([("cf-mitigated", "other, challenge")], CLOUDFLARE),
-        "two lines": ([("cf-mitigated", "other"), ("cf-mitigated", "challenge")], CLOUDFLARE),
+        "two lines": (
+            [("cf-mitigated", "other"), ("cf-mitigated", "challenge")],
+            CLOUDFLARE,
+        ),
         "another value": ([("cf-mitigated", "block")], ""),
         "a value of another header": ([("cf-mitigated", "captcha")], ""),
         "a word in it": ([("cf-mitigated", "no challenge")], ""),
@@ -82,30 +98,42 @@ async def test_a_walls_answer_is_no_permission_if_the_project_says_so(
             assert reason in error
         assert (line["answer"]["outcome"], line["answer"]["kind"]) == (outcome, kind)
         assert (line["status"], line["reason"]) == (status, reason)
-        told = (
-            f"for robots.txt of {origin_of(site)} (HTTP {status}, {sign}), so its rules are unknown"
-        )
+        told = f"for robots.txt of {origin_of(site)} (HTTP {status}, {sign}), so its rules are unknown"
         assert (told in result.log) is not is_held
     passed = [*fine, *([] if is_held else walls)]
     assert set(result.responses) == {site.url("/x") for site in passed}
     assert result.stat("rep/bot_walls") == len(walls)
     assert result.stat("rep/beyond/challenge") == (len(walls) if is_held else 0)
-    summary = "4 unreachable (4 bot wall)" if is_held else "4 with a bot wall in its place"
+    summary = (
+        "4 unreachable (4 bot wall)" if is_held else "4 with a bot wall in its place"
+    )
     assert summary in result.log
     if not is_held:
-        assert "4 origins answered with a bot wall in place of robots.txt." in report.read_text()
+        assert (
+            "4 origins answered with a bot wall in place of robots.txt."
+            in report.read_text()
+        )
 
 
-async def test_a_wall_that_is_unreachable_anyway_is_counted_and_no_choice(sites: Sites) -> None:
+async def test_a_wall_that_is_unreachable_anyway_is_counted_and_no_choice(
+    sites: Sites,
+) -> None:
     site = sites.add(robots=walled(503, CLOUDFLARE, b"<title>404 Not Found</title>"))
     busy = sites.add(robots=walled(429, AWS))
-    for value, soft, chosen in (("allow", False, 0), ("hold", False, 0), ("hold", True, 1)):
+    for value, soft, chosen in (
+        ("allow", False, 0),
+        ("hold", False, 0),
+        ("hold", True, 1),
+    ):
         settings = {**ONE_ATTEMPT, "REP_CHALLENGE": value, "REP_SOFT_404": soft}
         result = await crawl([site.url("/x"), busy.url("/x")], settings)
         result.assert_clean()
         assert f"HTTP 503, {CLOUDFLARE}" in str(result.failure(site.url("/x")))
         assert f"HTTP 429, {AWS}" in str(result.failure(busy.url("/x")))
-        assert (result.stat("rep/bot_walls"), result.stat("rep/beyond/challenge")) == (2, chosen)
+        assert (result.stat("rep/bot_walls"), result.stat("rep/beyond/challenge")) == (
+            2,
+            chosen,
+        )
 
 
 @pytest.mark.loop
@@ -133,7 +161,9 @@ async def test_redirects_to_a_wall_and_out_of_one(sites: Sites) -> None:
     start = [site.url("/private") for site in robots]
     result = await crawl(start, {**ONE_ATTEMPT, "REP_CHALLENGE": "hold"})
     result.assert_clean()
-    assert [type(result.failure(url)).__name__ for url in start] == list(robots.values())
+    assert [type(result.failure(url)).__name__ for url in start] == list(
+        robots.values()
+    )
 
 
 async def test_projects_that_share_a_storage_each_judge_for_themselves(
@@ -151,10 +181,14 @@ async def test_projects_that_share_a_storage_each_judge_for_themselves(
             runs.clock.now += DAY
 
 
-async def test_a_copy_from_before_the_wall_goes_on_applying(sites: Sites, runs: Runs) -> None:
+async def test_a_copy_from_before_the_wall_goes_on_applying(
+    sites: Sites, runs: Runs
+) -> None:
     site = sites.add(robots=in_turn(RULES, walled(403, CLOUDFLARE)))
     for _ in range(2):
-        found = await runs.next(site.url("/private"), site.url("/x"), REP_CHALLENGE="hold")
+        found = await runs.next(
+            site.url("/private"), site.url("/x"), REP_CHALLENGE="hold"
+        )
         assert found == [NO, OK]
         runs.clock.now += 2 * DAY
     assert "so an older copy applies" in runs.result.log

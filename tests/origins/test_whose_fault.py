@@ -68,14 +68,18 @@ class Filter:
         if parts.path == "/robots.txt" and parts.hostname == "buggy.test":
             raise ZeroDivisionError("division by zero")
 
-    def process_response(self, request: Request, response: Response, **_: Any) -> Response:
+    def process_response(
+        self, request: Request, response: Response, **_: Any
+    ) -> Response:
         if b"html" not in response.headers.get("Content-Type", b""):
             raise IgnoreRequest("no HTML")
         return response
 
 
 def reasons(result: CrawlResult, site: Site) -> set[str]:
-    errors = [error for url, error in result.failures.items() if url.startswith(site.url(""))]
+    errors = [
+        error for url, error in result.failures.items() if url.startswith(site.url(""))
+    ]
     assert errors
     return {error.reason for error in errors if isinstance(error, RobotsUnreachable)}
 
@@ -105,10 +109,14 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
     for says, site in table.items():
         [reason] = reasons(result, site)
         assert says in reason and __name__ in reason
-        assert len(lines(result, "Can't request the robots.txt", says, level="ERROR")) == 1
+        assert (
+            len(lines(result, "Can't request the robots.txt", says, level="ERROR")) == 1
+        )
     assert [site.robots_fetches for site in (*table.values(), lost)] == [1, 0, 0, 0]
     for record in (one for one in result.records if one.levelname == "ERROR"):
-        assert "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text  # type: ignore[operator]
+        assert (
+            "Traceback" in record.exc_text and "test_whose_fault.py" in record.exc_text
+        )  # type: ignore[operator]
     for reason in reasons(result, lost):  # several, if some were held later than others
         assert "ConnectionResetError" in reason and "held for 0.2 s" in reason
     assert result.stat("rep/given_up") == result.stat("rep/held")
@@ -122,7 +130,10 @@ class NoProxies:
 
 async def test_what_a_request_prevents_others_can_have(sites: Sites) -> None:
     site = sites.add(robots=RULES)
-    steps = [Request(site.url("/x"), meta={"proxy": "http://127.0.0.1:9"}), site.url("/y")]
+    steps = [
+        Request(site.url("/x"), meta={"proxy": "http://127.0.0.1:9"}),
+        site.url("/y"),
+    ]
     settings = {**HOLD, "DOWNLOADER_MIDDLEWARES": {NoProxies: 500}}
     result = await crawl(StepSpider, settings, steps=steps)
     assert result.spider.outcomes == ["RobotsUnreachable", "ok"]  # type: ignore[attr-defined]
@@ -130,7 +141,10 @@ async def test_what_a_request_prevents_others_can_have(sites: Sites) -> None:
 
 async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> None:
     both = (signals.headers_received, signals.bytes_received)
-    table = {f"stop{number}.test": row for number, row in enumerate(product(both, (False, True)))}
+    table = {
+        f"stop{number}.test": row
+        for number, row in enumerate(product(both, (False, True)))
+    }
 
     def stop(request: Request, signal: object) -> None:
         by, fail = table[urlsplit(request.url).hostname or ""]
@@ -142,14 +156,19 @@ async def test_a_download_that_the_project_stops_is_no_answer(sites: Sites) -> N
     result = await crawl(every, HOLD, signal_handlers=dict.fromkeys(both, stop))
     for site in some:
         [reason] = reasons(result, site)
-        assert "headers_received or bytes_received stopped the download of robots.txt" in reason
+        assert (
+            "headers_received or bytes_received stopped the download of robots.txt"
+            in reason
+        )
         assert site.robots_fetches == 1
     assert len(lines(result, "Can't request the robots.txt", level="ERROR")) == 1
 
 
 @pytest.mark.download
 @pytest.mark.parametrize("by", ["URL", "header"])
-async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: str) -> None:
+async def test_the_proxy_of_a_request_is_used_for_robots_txt(
+    sites: Sites, by: str
+) -> None:
     """With its login, which Scrapy moves to a header that retries keep."""
     site, proxy = sites.add(robots=503), sites.add(robots=in_turn(503, RULES))
     address, login, headers = proxy.url(""), "Basic bWU6c2VjcmV0", {}
@@ -158,7 +177,9 @@ async def test_the_proxy_of_a_request_is_used_for_robots_txt(sites: Sites, by: s
     else:
         headers = {"Proxy-Authorization": login}
     pages = site.url("/page"), site.url("/private")
-    requests = [Request(page, headers=headers, meta={"proxy": address}) for page in pages]
+    requests = [
+        Request(page, headers=headers, meta={"proxy": address}) for page in pages
+    ]
     result = await crawl(requests, {**HOLD, "RETRY_ENABLED": False})
     assert site.requests == []
     assert result.disallowed(site.url("/private"))
@@ -174,8 +195,12 @@ SOFT = "<title>404 not found</title>"
 PROXIES_OWN = {
     "the proxy requires a login": answer("", 407, [("Proxy-Authenticate", "Basic")]),
     "the proxy requires a login (HTTP 407)": answer("", 407),
-    "the proxy answered HTTP 503": answer(SOFT, 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]),
-    "the proxy answered HTTP 502": answer(SOFT, 502, [("Proxy-Status", "p; error=http")]),
+    "the proxy answered HTTP 503": answer(
+        SOFT, 503, [("X-Squid-Error", "ERR_DNS_FAIL 0")]
+    ),
+    "the proxy answered HTTP 502": answer(
+        SOFT, 502, [("Proxy-Status", "p; error=http")]
+    ),
 }
 
 
@@ -196,12 +221,16 @@ async def test_what_a_proxy_answers_is_no_answer_of_the_site(sites: Sites) -> No
 
 
 @pytest.mark.download
-async def test_a_connection_that_is_lost_once_is_tried_again_at_once(sites: Sites) -> None:
+async def test_a_connection_that_is_lost_once_is_tried_again_at_once(
+    sites: Sites,
+) -> None:
     """Within the same attempt: nothing is dropped for it, whatever REP_UNREACHABLE says."""
     # Twisted repeats a GET by itself if a kept connection is lost, but not the first on one.
     lost = [reset(), hang_up(), raw(b"HTTP/1.1 200 OK\r\nConte")]
     once = [sites.add(robots=in_turn(one, RULES)) for one in lost]
-    twice = [sites.add(robots=in_turn(one, one, RULES)) for one in lost]  # that is no accident
+    twice = [
+        sites.add(robots=in_turn(one, one, RULES)) for one in lost
+    ]  # that is no accident
     context, handshakes = server_context(), itertools.count()
     context.sni_callback = lambda *_: (
         None if next(handshakes) else ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
@@ -210,7 +239,9 @@ async def test_a_connection_that_is_lost_once_is_tried_again_at_once(sites: Site
     once.append(sites.add(robots=RULES, tls=True, name="tls.example"))
     result = await crawl([site.url("/x") for site in (*once, *twice)], ONE_ATTEMPT)
     assert [result.status(site.url("/x")) for site in once] == [200] * 4
-    if not any(site.robots_fetches > 2 for site in twice):  # aiohttp repeats a GET by itself
+    if not any(
+        site.robots_fetches > 2 for site in twice
+    ):  # aiohttp repeats a GET by itself
         errors = [result.failure(site.url("/x")) for site in twice]
         assert [error.attempts for error in errors] == [1] * 3  # type: ignore[union-attr]
     assert_clean(result)
@@ -242,7 +273,9 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
             request.meta["proxy"] = next(turns)
 
     requests = [
-        Request(f"http://{host}/page{number}", meta={"proxy": one} if by == "spider" else {})
+        Request(
+            f"http://{host}/page{number}", meta={"proxy": one} if by == "spider" else {}
+        )
         for host in origins
         for number, one in enumerate(proxies)
     ]
@@ -257,9 +290,13 @@ async def test_rotating_proxies_of_which_most_are_dead(sites: Sites, by: str) ->
     result = await crawl(requests, settings)
     robots = [one for one in proxy.requests if one.path == "/robots.txt"]
     assert len(robots) == len(origins)
-    wanted = len(requests) if by == "middleware" else len(origins)  # the pages by that proxy
+    wanted = (
+        len(requests) if by == "middleware" else len(origins)
+    )  # the pages by that proxy
     assert sum(status == 200 for status in result.responses.values()) == wanted
-    assert not any(isinstance(error, RobotsUnreachable) for error in result.failures.values())
+    assert not any(
+        isinstance(error, RobotsUnreachable) for error in result.failures.values()
+    )
 
 
 async def test_what_a_proxy_can_not_do_is_no_fault_of_the_site(sites: Sites) -> None:
@@ -323,7 +360,9 @@ class Refusing:
     """A project's filter: one site, and one page that another's robots.txt redirects to."""
 
     def process_request(self, request: Request, **_: Any) -> None:
-        if request.url.endswith("/outside") or request.url.startswith("http://closed.test"):
+        if request.url.endswith("/outside") or request.url.startswith(
+            "http://closed.test"
+        ):
             raise IgnoreRequest("not there")
 
 
@@ -371,7 +410,9 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
     }
     pages = [f"{root}/page" for root, _ in table.values()]
     if settings is DIRECT:
-        result = await crawl(InlineSpider, merged, requests=["data:,start"], inline=pages)
+        result = await crawl(
+            InlineSpider, merged, requests=["data:,start"], inline=pages
+        )
         errors = result.spider.outcomes
     else:
         result = await crawl(pages, merged)
@@ -381,8 +422,12 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
             with row(name):
                 assert isinstance(error, RobotsUnreachable)
                 assert isinstance(error.__cause__, kind or type(None))
-                assert getattr(error.__cause__, "__traceback__", None) is None  # a new exception
-                assert (type(error.__cause__).__name__ if kind else "HTTP 503") in error.reason
+                assert (
+                    getattr(error.__cause__, "__traceback__", None) is None
+                )  # a new exception
+                assert (
+                    type(error.__cause__).__name__ if kind else "HTTP 503"
+                ) in error.reason
 
 
 INCUBATOR = "scrapy_download_handlers_incubator"
@@ -416,7 +461,9 @@ async def test_other_handlers_failures_are_known_by_their_causes(
     }
     requests = [Request(url) for url in down]
     if knows_proxies:
-        requests += [Request(url, meta={"proxy": proxy}) for url, proxy in through.items()]
+        requests += [
+            Request(url, meta={"proxy": proxy}) for url, proxy in through.items()
+        ]
     result = await crawl(
         requests,
         {

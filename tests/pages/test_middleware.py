@@ -68,7 +68,12 @@ def asked(site: Site) -> set[str]:
     ],
 )
 async def test_pages_that_say_nofollow_and_links_that_are_marked(
-    sites: Sites, spider: Any, setting: Any, of_page: set[str], of_links: set[str], counted: Any
+    sites: Sites,
+    spider: Any,
+    setting: Any,
+    of_page: set[str],
+    of_links: set[str],
+    counted: Any,
 ) -> None:
     html = LINKS.replace("rel", "data-rel")
     pages = [page(html + NOFOLLOW), page(html, "nofollow"), page(LINKS)]
@@ -86,17 +91,28 @@ async def test_it_goes_by_the_agent_and_the_meta_of_the_request(sites: Sites) ->
     rows = {
         "own": ("testbot: nofollow", {}, {}, False),  # the crawl's agent
         "other": ("otherbot: nofollow", {}, {}, True),
-        "named": ("foobot: nofollow", {"rep_user_agent": ["foobot-x", "foobot"]}, {}, False),
+        "named": (
+            "foobot: nofollow",
+            {"rep_user_agent": ["foobot-x", "foobot"]},
+            {},
+            False,
+        ),
         "follow": ("nofollow", {}, {"rep_follow": True}, True),
         "forced": ("nofollow", {}, {"dont_obey_robotstxt": True}, True),
         "key": ("nofollow", {}, {"other": True}, False),
     }
-    site = sites.add(pages={f"/{name}": page("x", header) for name, (header, *_) in rows.items()})
+    site = sites.add(
+        pages={f"/{name}": page("x", header) for name, (header, *_) in rows.items()}
+    )
 
     def follow(spider: Any) -> Any:
         response = spider.responses[-1]
         name = response.url.rpartition("/")[2]
-        return [response.follow(f"/from/{name}", meta=rows[name][2])] if name in rows else None
+        return (
+            [response.follow(f"/from/{name}", meta=rows[name][2])]
+            if name in rows
+            else None
+        )
 
     starts = [Request(site.url(f"/{name}"), meta=row[1]) for name, row in rows.items()]
     result = await crawl(starts, {"REP_NOFOLLOW": "page"}, on_page=follow)
@@ -112,7 +128,11 @@ async def test_the_same_page_again_is_no_link(sites: Sites) -> None:
         response, meta = spider.responses[-1], {"again": True}
         if "again" in response.meta:
             return None
-        urls = [response.request.url, f"{response.url}#again", *response.meta["redirect_urls"]]
+        urls = [
+            response.request.url,
+            f"{response.url}#again",
+            *response.meta["redirect_urls"],
+        ]
         same = [Request(url, meta=meta, dont_filter=True) for url in urls]
         return [*same, response.follow("/other", meta=meta)]
 
@@ -142,13 +162,22 @@ async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
     """Such a header is often about the sitemap itself. One is the spider's, the other is listed."""
     site = lists(sites.add(), "/listed.xml")
     for path, page_path in {"/listed.xml": "/seeded", "/sitemap.xml": "/x"}.items():
-        site.set(path, page(urlset([site.url(page_path)]), "noindex, nofollow", type="text/xml"))
+        site.set(
+            path,
+            page(urlset([site.url(page_path)]), "noindex, nofollow", type="text/xml"),
+        )
     settings = {"REP_NOFOLLOW": True, "REP_SITEMAPS": True}
-    result = await crawl(SitemapListSpider, settings, requests=[site.url("/sitemap.xml")])
+    result = await crawl(
+        SitemapListSpider, settings, requests=[site.url("/sitemap.xml")]
+    )
     assert sorted(site.pages_asked) == ["/listed.xml", "/seeded", "/sitemap.xml", "/x"]
     result.assert_clean()
     # For other spiders it's the content that tells.
-    for body, right in {b"<urlset>": True, b"<sitemapindex>": True, b"<rss>": False}.items():
+    for body, right in {
+        b"<urlset>": True,
+        b"<sitemapindex>": True,
+        b"<rss>": False,
+    }.items():
         assert is_sitemap(XmlResponse("http://a.test/", body=body), None) is right
 
 
@@ -181,7 +210,9 @@ class ProcessRequest(RulesSpider):
 async def test_a_crawl_spider(
     sites: Sites, spider: Any, setting: bool, of_links: set[str], of_page: set[str]
 ) -> None:
-    marked, nofollow = (sites.add(pages={"/": page(html)}) for html in (LINKS, LINKS + NOFOLLOW))
+    marked, nofollow = (
+        sites.add(pages={"/": page(html)}) for html in (LINKS, LINKS + NOFOLLOW)
+    )
     requests = [marked.url("/"), nofollow.url("/")]
     result = await crawl(spider, {"REP_NOFOLLOW": setting}, requests=requests)
     assert (asked(marked), asked(nofollow)) == (of_links, of_page)
@@ -194,12 +225,18 @@ async def test_links_are_found_whatever_way_they_are_written(sites: Sites) -> No
         '<a rel=nofollow href="../up">2</a> <a rel=nofollow href="//[">3</a>'
         '<a rel=nofollow href="b c">4</a> <noscript><a rel=nofollow href="d">5</a></noscript>'
     )
-    site = sites.add(pages={"/": answer(html.encode("latin-1"), type="text/html; charset=latin-1")})
+    site = sites.add(
+        pages={"/": answer(html.encode("latin-1"), type="text/html; charset=latin-1")}
+    )
 
     def follow(spider: Any) -> Any:
         response = spider.responses[-1]
         hrefs = ("a?x=1&y=\xe4", "../up", "b c", "d", "other")
-        return [response.follow(href) for href in hrefs] if response.url == site.url("/") else None
+        return (
+            [response.follow(href) for href in hrefs]
+            if response.url == site.url("/")
+            else None
+        )
 
     result = await crawl(site.url("/"), {"REP_NOFOLLOW": "links"}, on_page=follow)
     assert asked(site) == {"/dir/other"}
@@ -228,7 +265,8 @@ def kept(result: CrawlResult) -> list[str]:
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(
-    ("spider", "setting"), [(AsyncLinkSpider, "drop"), (LinkSpider, False), (LinkSpider, "count")]
+    ("spider", "setting"),
+    [(AsyncLinkSpider, "drop"), (LinkSpider, False), (LinkSpider, "count")],
 )
 async def test_items_of_pages_that_say_noindex(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, spider: Any, setting: Any
@@ -277,7 +315,11 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
         "/2": page("x", "foo", "noindex"),
         "/3": page("x", "unavailable_after: 2001-01-01"),
     }
-    site, path, obeyed = sites.add(pages=pages), tmp_path / "decisions.jsonl", how == "obeyed"
+    site, path, obeyed = (
+        sites.add(pages=pages),
+        tmp_path / "decisions.jsonl",
+        how == "obeyed",
+    )
     settings = {
         "REP_NOFOLLOW": "count" if how == "counted" else True,
         "REP_NOINDEX": "count" if how == "counted" else "drop",
@@ -291,16 +333,28 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
     assert asked(site) == {"/1", "/2", "/3"} | followed
     date = "2001-01-01T00:00:00+00:00"
     link = f'rel="nofollow", "ugc" or "sponsored", of {site.url("/")}'
-    assert sorted((one["verdict"], one["url"], one["reason"]) for one in decisions(path)) == [
+    assert sorted(
+        (one["verdict"], one["url"], one["reason"]) for one in decisions(path)
+    ) == [
         ("expired", urls[2], f"X-Robots-Tag 1: unavailable_after: {date}"),
-        ("nofollow", site.url("/z"), f"meta robots (line 2): nofollow, of {site.url('/plain')}"),
-        *(("nofollow_link", site.url(one), link) for one in ("/marked", "/paid#top", "/ugc")),
+        (
+            "nofollow",
+            site.url("/z"),
+            f"meta robots (line 2): nofollow, of {site.url('/plain')}",
+        ),
+        *(
+            ("nofollow_link", site.url(one), link)
+            for one in ("/marked", "/paid#top", "/ugc")
+        ),
         ("noindex", urls[0], "meta robots (line 1): noindex"),
         ("noindex", urls[1], "X-Robots-Tag 2: noindex"),
     ]
     places = {(one["origin"], one["dry_run"]) for one in decisions(path)}
     assert places == {(site.url("").rstrip("/"), not obeyed)}
-    drop, more = "Dropping" if obeyed else "Would drop", "more for this origin at DEBUG level"
+    drop, more = (
+        "Dropping" if obeyed else "Would drop",
+        "more for this origin at DEBUG level",
+    )
     assert lines(result, "item from", "more for") == [
         f"{drop} item from {urls[0]}: meta robots (line 1): noindex; {more}",
         f"{drop} item from {urls[2]}: X-Robots-Tag 1: unavailable_after: {date}; {more}",

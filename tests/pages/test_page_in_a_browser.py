@@ -57,12 +57,16 @@ def plain(metas: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those that count. Our contents are still bytes as Latin-1: whatever looks like a blank is one."""
     return [
         (name, with_blanks(content))
-        for name, content in ((name.strip().lower(), content) for name, content in metas)
+        for name, content in (
+            (name.strip().lower(), content) for name, content in metas
+        )
         if name in NAMES
     ]
 
 
-def in_chromium(browser: Browser, bodies: list[tuple[bytes, str]]) -> list[list[tuple[str, str]]]:
+def in_chromium(
+    browser: Browser, bodies: list[tuple[bytes, str]]
+) -> list[list[tuple[str, str]]]:
     texts = [decoded(body, encoding) for body, encoding in bodies]
     metas = [plain(one) for one in browser.driver.execute_script(SCRIPT, texts)]
     assert len(metas) == len(bodies)
@@ -73,7 +77,10 @@ def test_the_same_metas_as_in_chromium(browser: Browser) -> None:
     cases = [(body, encoding) for rows in HTML.values() for body, encoding, _ in rows]
     differing = [
         (body, ours, theirs)
-        for (body, encoding), theirs in zip(cases, in_chromium(browser, cases), strict=True)
-        if (ours := plain(meta[:2] for meta in metas_of(body, encoding, NAMES))) != theirs
+        for (body, encoding), theirs in zip(
+            cases, in_chromium(browser, cases), strict=True
+        )
+        if (ours := plain(meta[:2] for meta in metas_of(body, encoding, NAMES)))
+        != theirs
     ]
     assert differing == []

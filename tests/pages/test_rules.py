@@ -50,7 +50,9 @@ def test_without_a_crawl_the_request_tells_the_agent() -> None:
         Request(URL, meta={"rep_user_agent": "no token"}): "",
     }
     for request, meaning in requests.items():
-        response = Response(URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request)
+        response = Response(
+            URL, headers={"X-Robots-Tag": "foobot: noindex"}, request=request
+        )
         agents: list[Any] = [None, "FooBot", ["x", "foobot"], ()]
         found = [told(page_rules(response, one)) for one in agents]
         assert found == [meaning, "noindex", "noindex", ""]
@@ -114,7 +116,10 @@ async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
 
         async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
             inner = await crawl(AskingSpider, requests=[response.url])
-            yield {"rules": told(page_rules(response)), "inner": inner.spider.items[0]["rules"]}
+            yield {
+                "rules": told(page_rules(response)),
+                "inner": inner.spider.items[0]["rules"],
+            }
 
     site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
     result = await crawl(Outer, requests=[site.url("/")])

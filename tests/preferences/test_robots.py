@@ -81,7 +81,13 @@ def test_a_line_about_use_ends_the_agents_of_a_group() -> None:
     license, sitemap = "License: https://a.example/l", "Sitemap: https://a.example/s"
     for line in ("", sitemap, license, "X: y", "Allow"):
         assert said(body.format(line), agent="a") == [{"search": "n"}]
-    for line in ("Allow: /", "disallow /x", " Dissallow : ", "Disallowed:", "DISALLAW:/ # x"):
+    for line in (
+        "Allow: /",
+        "disallow /x",
+        " Dissallow : ",
+        "Disallowed:",
+        "DISALLAW:/ # x",
+    ):
         assert said(body.format(line), agent="a") == []
 
 
@@ -129,7 +135,9 @@ def test_lines_are_counted_as_in_the_file() -> None:
 
 
 def test_lines_beyond_the_limit_are_not_looked_at() -> None:
-    lines = "\n".join(f"Content-Usage: /{number} search=n" for number in range(MAX_LINES + 1))
+    lines = "\n".join(
+        f"Content-Usage: /{number} search=n" for number in range(MAX_LINES + 1)
+    )
     body = USAGE.format(lines)
     assert said(body, f"/{MAX_LINES - 1}") == [{"search": "n"}]
     assert ask(body, f"/{MAX_LINES}x") == ask(body, "/10x")
@@ -142,7 +150,9 @@ def test_lines_for_other_agents_are_limited_too() -> None:
     line = "Content-Usage: search=n\n"
     for agents in (1, _MAX_READ - 1):
         others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
-        last, beyond = (f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1))
+        last, beyond = (
+            f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1)
+        )
         assert read_robots(last.encode(), "a").rules
         assert not read_robots(beyond.encode(), "a").rules
 
@@ -159,9 +169,7 @@ CLEAN = [
 ]
 
 UNREAD = "can't be read, so the line says nothing: "
-BEFORE = (
-    "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
-)
+BEFORE = "no user-agent line above it: applied to all crawlers here, but other parsers may ignore it"
 FOUND = {
     "Content-Usage: train-ai = n": ("bad-usage", UNREAD + "remove the blanks around the ="),
     "Content-Usage: Train-AI=n": (
@@ -218,8 +226,16 @@ def test_lines_before_any_group() -> None:
     ]
 
 
-def test_a_note_where_the_parser_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_where_the_parser_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "http_sf", None)
     findings = lint(f"{GROUP}Content-Usage: a\nContent-Signal: x=y\n")
-    assert [(one.line, one.code) for one in findings] == [(3, "not-checked"), (4, "unknown-use")]
-    assert findings[0].message == "Content-Usage is not checked: pip install 'scrapy-rep[usage]'"
+    assert [(one.line, one.code) for one in findings] == [
+        (3, "not-checked"),
+        (4, "unknown-use"),
+    ]
+    assert (
+        findings[0].message
+        == "Content-Usage is not checked: pip install 'scrapy-rep[usage]'"
+    )

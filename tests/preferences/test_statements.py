@@ -72,7 +72,9 @@ def test_a_path_ends_at_a_blank_or_tab() -> None:
     assert {value: split_rule(value) for value in SPLIT} == SPLIT
 
 
-def test_headers_are_one_dictionary_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_headers_are_one_dictionary_cut_into_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     [one] = header_statements("Content-Usage", [b"train-ai=n, search=y", b"search=n"])
     assert one.says == {"train-ai": "n", "search": "n"}
     assert str(one) == "header Content-Usage: train-ai=n, search=y, search=n"
@@ -88,11 +90,19 @@ def test_headers_are_one_dictionary_cut_into_pieces(monkeypatch: pytest.MonkeyPa
 
 
 LINES = {
-    "search=yes, ai-input=no,ai-train=NO": {"search": "y", "ai-input": "n", "train-ai": "n"},
+    "search=yes, ai-input=no,ai-train=NO": {
+        "search": "y",
+        "ai-input": "n",
+        "train-ai": "n",
+    },
     "search=yes,use=reference": {"search": "y", "train-ai": "n"},
     "ai-train=no; search=yes": {"train-ai": "n", "search": "y"},
     "ai-train=yes;use=Immediate": {"train-ai": "n", "search": "n"},
-    "use=immediate, search=yes, ai-input=yes": {"train-ai": "n", "search": "n", "ai-input": "y"},
+    "use=immediate, search=yes, ai-input=yes": {
+        "train-ai": "n",
+        "search": "n",
+        "ai-input": "y",
+    },
     "ai-train=yes, use=full": {"train-ai": "y"},
     "use=full, use=reference": {"train-ai": "n"},
     "use=no, use=links": {},
@@ -126,12 +136,24 @@ POLICY = ("tdm-policy", "https://a.example/p", None)
 
 def test_headers_and_metas_that_reserve_mining() -> None:
     found = [
-        told(reservation_in("header", [*((RESERVED, value, None) for value in values), POLICY]))
+        told(
+            reservation_in(
+                "header", [*((RESERVED, value, None) for value in values), POLICY]
+            )
+        )
         for values in ([" 1 "], ["0"], ["0", "1"], ["true"], ["1, 1"], [""], [])
     ]
     policy = "https://a.example/p"
     reserved, nothing = (NO, policy), (None, policy)
-    assert found == [reserved, ({}, policy), reserved, nothing, nothing, nothing, nothing]
+    assert found == [
+        reserved,
+        ({}, policy),
+        reserved,
+        nothing,
+        nothing,
+        nothing,
+        nothing,
+    ]
     assert told(reservation_in("header", [(RESERVED, "1", None)])) == (NO, None)
     many = iter([(RESERVED, "0", None)] * 50_000)
     assert told(reservation_in("header", many)) == ({}, None)
@@ -141,12 +163,20 @@ def test_headers_and_metas_that_reserve_mining() -> None:
 def test_what_a_source_leaves_out_resets_nothing() -> None:
     page = reservation_in("meta", [(RESERVED, "1", 3)])
     header = reservation_in("header", [(RESERVED, "0", None), POLICY])
-    file = TdmFile(b'[{"location": "/", "tdm-reservation": 1, "tdm-policy": "/other"}]').about("/")
+    file = TdmFile(
+        b'[{"location": "/", "tdm-reservation": 1, "tdm-policy": "/other"}]'
+    ).about("/")
     policy = POLICY[1]
     assert told(page | header | file) == (NO, policy)
     assert told(page | file) == (NO, "/other")
-    assert told(reservation_in("header", [(RESERVED, "yes", None)]) | file) == (NO, "/other")
-    assert told(reservation_in("meta", [("tdm-policy", " ", 1)]) | header) == ({}, policy)
+    assert told(reservation_in("header", [(RESERVED, "yes", None)]) | file) == (
+        NO,
+        "/other",
+    )
+    assert told(reservation_in("meta", [("tdm-policy", " ", 1)]) | header) == (
+        {},
+        policy,
+    )
     assert told(header | file) == ({}, policy)
 
 
@@ -176,7 +206,15 @@ def test_the_first_location_of_a_file_counts() -> None:
     body = json.dumps(LOCATIONS).encode()
     for file in (TdmFile(body), TdmFile(b"\xef\xbb\xbf" + body)):
         assert {path: told(file.about(path)) for path in FOUND} == FOUND
-    useless = (b"", b"{}", b"1", b"[" * 100_000, b"\xff", b"[1e999999]", b"[%b]" % (b"1" * 10_000))
+    useless = (
+        b"",
+        b"{}",
+        b"1",
+        b"[" * 100_000,
+        b"\xff",
+        b"[1e999999]",
+        b"[%b]" % (b"1" * 10_000),
+    )
     assert {TdmFile(body).about("/") for body in useless} == {Reservation()}
 
 
@@ -239,10 +277,16 @@ def test_any_no_wins_then_yes() -> None:
 
 
 def test_settings_as_a_command_line_has_them() -> None:
-    assert actions('{"tdm": "record"}') == actions({"tdm": "record"}) == {"tdm": "record"}
+    assert (
+        actions('{"tdm": "record"}') == actions({"tdm": "record"}) == {"tdm": "record"}
+    )
     assert actions(None) is actions({}) is actions("") is None
     both = {"Google-Extended": ("train-ai",), "CCBot": ("train-ai",)}
-    assert tokens("Google-Extended, CCBot") == tokens('["Google-Extended", "CCBot"]') == both
+    assert (
+        tokens("Google-Extended, CCBot")
+        == tokens('["Google-Extended", "CCBot"]')
+        == both
+    )
     assert tokens({"CCBot": ["search", "tdm"]}) == {"CCBot": ("search", "tdm")}
     assert tokens([]) is None
 

@@ -16,7 +16,14 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from scrapy_rep import usage
 from scrapy_rep.preferences import PURPOSES, Usage
-from tests.helpers.behaviours import Behaviour, after, answer, as_behaviour, redirect, silence
+from tests.helpers.behaviours import (
+    Behaviour,
+    after,
+    answer,
+    as_behaviour,
+    redirect,
+    silence,
+)
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.storing import in_a_file
@@ -56,7 +63,9 @@ def page(html: str = "<p>", *headers: tuple[str, str]) -> Behaviour:
 
 
 def said(usage: Usage) -> dict[str, str]:
-    return {purpose: said for purpose, said in usage.verdicts.items() if said is not None}
+    return {
+        purpose: said for purpose, said in usage.verdicts.items() if said is not None
+    }
 
 
 async def asked(settings: dict[str, Any], *urls: str) -> list[Usage]:
@@ -95,7 +104,11 @@ async def test_what_robots_txt_says_by_path(sites: Sites) -> None:
 
 async def test_policy_tokens_that_the_user_names(sites: Sites) -> None:
     site = sites.add(robots=ROBOTS.replace("Content-", "X-"))
-    tokens = {"Google-Extended": ["train-ai", "ai-input"], "CCBot": "train-ai", "NoBot": "search"}
+    tokens = {
+        "Google-Extended": ["train-ai", "ai-input"],
+        "CCBot": "train-ai",
+        "NoBot": "search",
+    }
     pages = await usages(site, "/secret", "/x", REP_USAGE_TOKENS=tokens)
     verdicts = [said(one) for one in pages.values()]
     assert verdicts == [{"train-ai": "n", "ai-input": "n"}, {"train-ai": "y"}]
@@ -114,7 +127,9 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
     ),
     "/signal": (
         page(
-            "<p>", ("Content-Signal", "ai-train=yes, search=yes"), ("content-signal", "ai-train=no")
+            "<p>",
+            ("Content-Signal", "ai-train=yes, search=yes"),
+            ("content-signal", "ai-train=no"),
         ),
         {"train-ai": "n", "search": "y"},
         ["header Content-Signal: ai-train=yes, search=yes, ai-train=no"],
@@ -125,7 +140,9 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
         ["X-Robots-Tag 1: noimageai"],
     ),
     "/meta": (
-        page('\n<meta name="robots" content="noai">', ("X-Robots-Tag", "otherbot: noai")),
+        page(
+            '\n<meta name="robots" content="noai">', ("X-Robots-Tag", "otherbot: noai")
+        ),
         {"train-ai": "n", "train-ai-images": "n"},
         ["meta robots, line 2: noai"],
     ),
@@ -140,7 +157,10 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
         ["meta tdm-reservation, line 1: 0"],
     ),
     "/policy": (
-        page('<meta name="tdm-reservation" content="1">', ("TDM-Policy", "https://a.example/q")),
+        page(
+            '<meta name="tdm-reservation" content="1">',
+            ("TDM-Policy", "https://a.example/q"),
+        ),
         {"tdm": "n"},
         ["meta tdm-reservation, line 1: 1"],
     ),
@@ -149,14 +169,20 @@ PAGES: dict[str, tuple[Behaviour, dict[str, str], list[str]]] = {
         {"train-ai": "n", "search": "n"},
         ["meta content-signal, line 2: ai-train=no; use=immediate"],
     ),
-    "/link": (page("<p>", ("Link", "<l>;rel=license;type=application/rsl+xml")), {}, []),
+    "/link": (
+        page("<p>", ("Link", "<l>;rel=license;type=application/rsl+xml")),
+        {},
+        [],
+    ),
 }
 
 
 async def test_headers_and_metas_of_a_page(sites: Sites) -> None:
     site = sites.add(pages={path: row[0] for path, row in PAGES.items()})
     found = await usages(site, *PAGES)
-    rows = {path: (said(one), [*map(str, one.statements)]) for path, one in found.items()}
+    rows = {
+        path: (said(one), [*map(str, one.statements)]) for path, one in found.items()
+    }
     assert rows == {path: row[1:] for path, row in PAGES.items()}
     assert found["/tdm"].tdm_policy == "https://a.example/p"
     assert found["/policy"].tdm_policy == "https://a.example/q"
@@ -198,14 +224,14 @@ async def test_a_crawl_that_does_not_obey_sees_the_page_alone(sites: Sites) -> N
 
 
 def test_a_response_without_a_crawl() -> None:
-    said = (
-        b"<META NAME='tdm-reservation' content=1><meta content=https://a.example/p name=TDM-Policy>"
-    )
+    said = b"<META NAME='tdm-reservation' content=1><meta content=https://a.example/p name=TDM-Policy>"
     found = usage(HtmlResponse("http://a.example/", body=said))
     assert (found["tdm"], found.tdm_policy) == ("n", "https://a.example/p")
     said = b"<meta name=tdm-reservation content=yes><!-- <meta name=tdm-reservation content=1> -->"
     assert usage(HtmlResponse("http://a.example/", body=said)).statements == ()
-    response = HtmlResponse("http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b"")
+    response = HtmlResponse(
+        "http://a.example/", headers={"Content-Usage": "train-ai=n"}, body=b""
+    )
     assert usage(response)["train-ai"] == "n"
     assert usage(HtmlResponse("http://a.example/")).verdicts == dict.fromkeys(PURPOSES)
     with pytest.raises(KeyError):
@@ -216,7 +242,11 @@ PATH = "/.well-known/tdmrep.json"
 FILE = json.dumps(
     [
         {"location": "/free/*", "tdm-reservation": 0},
-        {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://a.example/policy.json"},
+        {
+            "location": "/",
+            "tdm-reservation": 1,
+            "tdm-policy": "https://a.example/policy.json",
+        },
     ]
 )
 
@@ -224,14 +254,18 @@ FILE = json.dumps(
 @pytest.mark.loop
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted: bool) -> None:
+async def test_the_file_is_fetched_once_and_only_on_request(
+    sites: Sites, wanted: bool
+) -> None:
     free_page = answer("<p>", headers=[("TDM-Reservation", "0")])
     # Without a policy: that of the file applies.
     reserved = answer("<p>", headers=[("TDM-Reservation", "1")])
     site = sites.add(pages={PATH: FILE, "/own": free_page, "/reserved": reserved})
     urls = [site.url(path) for path in ("/1", "/2", "/free/1", "/own", "/reserved")]
     one, two, free, own, completed = await asked({"REP_TDMREP": wanted}, *urls)
-    assert [str(statement) for statement in completed.statements] == ["header tdm-reservation: 1"]
+    assert [str(statement) for statement in completed.statements] == [
+        "header tdm-reservation: 1"
+    ]
     assert (completed.tdm_policy, completed.tdmrep_sha256) == (
         (one.tdm_policy, one.tdmrep_sha256) if wanted else (None, None)
     )
@@ -252,7 +286,9 @@ async def test_the_file_is_fetched_once_and_only_on_request(sites: Sites, wanted
 async def test_pages_come_without_a_usable_file(sites: Sites) -> None:
     files = (404, 503, redirect(PATH), "{}", "[[[", b"\xff\xfe")
     hosts = [sites.add(pages={PATH: file}) for file in files]
-    hosts.append(sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE}))
+    hosts.append(
+        sites.add(robots="User-agent: *\nDisallow: /.well-known/", pages={PATH: FILE})
+    )
     urls = [site.url(path) for site in hosts for path in ("/1", "/2")]
     found = await asked({**ONE_ATTEMPT, "REP_TDMREP": True}, *urls)
     assert [usage["tdm"] for usage in found] == [None] * len(urls)
@@ -263,7 +299,11 @@ async def test_a_silent_server_delays_the_first_pages_alone(sites: Sites) -> Non
     site, other = sites.add(pages={PATH: silence()}), sites.add()
     # Without a reactor there is one connection for each, and the silent server has one.
     concurrency = 1 if is_reactor_installed() else 4
-    settings = {"REP_DOWNLOAD_TIMEOUT": 0.5, "CONCURRENT_REQUESTS": concurrency, "REP_TDMREP": True}
+    settings = {
+        "REP_DOWNLOAD_TIMEOUT": 0.5,
+        "CONCURRENT_REQUESTS": concurrency,
+        "REP_TDMREP": True,
+    }
     found = await asked(settings, site.url("/1"), other.url("/1"), site.url("/2"))
     assert [usage["tdm"] for usage in found] == [None] * 3
     assert site.count(PATH) == 1
@@ -289,7 +329,9 @@ async def test_pages_that_wait_leave_slots_to_others_but_are_few(sites: Sites) -
     assert 2 < len(asked_by_then) <= 4
 
 
-async def test_the_file_is_shared_through_the_storage(sites: Sites, tmp_path: Path) -> None:
+async def test_the_file_is_shared_through_the_storage(
+    sites: Sites, tmp_path: Path
+) -> None:
     stored = {"REP_TDMREP": True, **in_a_file(tmp_path)}
     site = sites.add(robots="User-agent: *\nDisallow: /x", pages={PATH: FILE})
     found = [(await asked(stored, site.url("/")))[0]["tdm"] for _ in range(2)]

@@ -36,13 +36,17 @@ def blocks(language: str, word: str = "") -> list[str]:
 
 
 def table(heading: str) -> list[list[str]]:
-    [body] = re.findall(rf"^\| {heading} \|.*\n\|[ -|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE)
+    [body] = re.findall(
+        rf"^\| {heading} \|.*\n\|[ -|]+\n((?:\|.*\n)+)", TEXT, re.MULTILINE
+    )
     return [row.strip("|").split(" | ") for row in body.splitlines()]
 
 
 def like_the_manual(text: str, site: Site) -> str:
     """With what is different each time as the manual has it."""
-    text = text.replace(site.url(""), "http://127.0.0.1:8765").replace(AGENT, "ExampleBot")
+    text = text.replace(site.url(""), "http://127.0.0.1:8765").replace(
+        AGENT, "ExampleBot"
+    )
     text = re.sub(r"\b[0-9a-f]{64}\b", "SHA", text)
     text = re.sub(r"\b[0-9a-f]{12}\b", "CRAWL", text)
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME", text)
@@ -82,10 +86,14 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
 
     result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
     [told] = lines(result, "Dropping item from")
-    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks("text", "INFO: Dropping")
+    assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks(
+        "text", "INFO: Dropping"
+    )
     [example] = blocks("text", '"verdict": "usage"')
     one = next(one for one in decisions(path) if one["verdict"] == "usage")
-    assert like_the_manual(json.dumps(one), site) == like_the_manual(example.strip(), site)
+    assert like_the_manual(json.dumps(one), site) == like_the_manual(
+        example.strip(), site
+    )
 
 
 async def test_the_middlewares_by_hand(site: Site) -> None:
@@ -93,7 +101,11 @@ async def test_the_middlewares_by_hand(site: Site) -> None:
     settings: dict[str, Any] = {}
     exec(code, settings)  # noqa: S102 (our own manual)
     del settings["__builtins__"]
-    settings |= {"ADDONS": {}, "ROBOTSTXT_OBEY": True, "REP_USAGE": {"train-ai": "drop-requests"}}
+    settings |= {
+        "ADDONS": {},
+        "ROBOTSTXT_OBEY": True,
+        "REP_USAGE": {"train-ai": "drop-requests"},
+    }
     urls = [site.url("/archive/1"), site.url("/2")]
     result = await crawl(urls, settings)
     result.assert_clean()
@@ -103,7 +115,9 @@ async def test_the_middlewares_by_hand(site: Site) -> None:
 def test_tables_name_what_there_is() -> None:
     assert [row[0].strip(" `") for row in table("Purpose")] == list(PURPOSES)
     assert [row[0].strip(' `"') for row in table("For a purpose")] == list(ACTIONS)
-    named = re.findall(r"`(\w+)(?:\(.*?\))?`", " ".join(row[0] for row in table("Attribute")))
+    named = re.findall(
+        r"`(\w+)(?:\(.*?\))?`", " ".join(row[0] for row in table("Attribute"))
+    )
     public = {name for name in dir(Usage) if not name.startswith("_")}
     assert {*named} == public == {field.name for field in fields(Usage)} | {
         "verdicts", "decisive", "as_dict"

@@ -26,13 +26,21 @@ from scrapy_rep.preferences.lookup import lookup_of
 from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.storages.base import unsqueeze
 from tests.helpers.behaviours import page
-from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, assert_ended_at_start, crawl
+from tests.helpers.crawling import (
+    CrawlResult,
+    ListSpider,
+    StepSpider,
+    assert_ended_at_start,
+    crawl,
+)
 from tests.helpers.log import lines
 from tests.helpers.recorded import decisions
 from tests.helpers.servers import Site, Sites
 
 pytestmark = pytest.mark.usefixtures("in_time")
-ROBOTS = "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
+ROBOTS = (
+    "User-agent: *\nContent-Usage: /no/ train-ai=n\nContent-Usage: /yes/ train-ai=y\n"
+)
 NOAI = page("<p>", "noai")
 
 
@@ -71,7 +79,12 @@ EVERY = ["no/1", "noai", "plain", "yes/1"]
     ],
 )
 async def test_what_is_dropped_because_of_a_no(
-    site: Site, tmp_path: Path, dry_run: bool, action: str | None, items: Any, requests: Any
+    site: Site,
+    tmp_path: Path,
+    dry_run: bool,
+    action: str | None,
+    items: Any,
+    requests: Any,
 ) -> None:
     path = tmp_path / "decisions.jsonl"
     usage = {"train-ai": action} if action else None
@@ -85,17 +98,24 @@ async def test_what_is_dropped_because_of_a_no(
     items = sorted({*items, *requests}) if dry_run else items
     usages = fetched if action else []
     told = decisions(path) if path.exists() else []
-    assert all(one["dry_run"] is (dry_run and one["verdict"] != "usage") for one in told)
+    assert all(
+        one["dry_run"] is (dry_run and one["verdict"] != "usage") for one in told
+    )
     # Those that waited for robots.txt may come after others.
     found = {
-        verdict: sorted(one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict)
+        verdict: sorted(
+            one["url"].split("/", 3)[3] for one in told if one["verdict"] == verdict
+        )
         for verdict in ("usage", "usage_request", "usage_item")
     }
     assert found == {"usage": usages, "usage_request": requests, "usage_item": items}
     names = ("pages", "items", "requests", "y/train-ai")
     counts = [result.stat(f"rep/usage/{name}") for name in names]
     assert counts == [len(usages), len(items), len(requests), int(bool(action))]
-    said = [len(lines(result, f"{word} ", level=None)) for word in ("Would drop", "Dropping")]
+    said = [
+        len(lines(result, f"{word} ", level=None))
+        for word in ("Would drop", "Dropping")
+    ]
     assert said == [0, len(items + requests)][:: -1 if dry_run else 1]
 
 
@@ -189,14 +209,22 @@ async def test_a_large_robots_txt_is_read_in_a_thread(
         monkeypatch.setattr(f"scrapy_rep.{module}.run_in_thread", in_thread)
     rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
     tokens = "User-agent: Google-Extended\nDisallow: /g\n"
-    site = sites.add(robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}")
+    site = sites.add(
+        robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}"
+    )
     named = ["Google-Extended", "CCBot", "Foo"]
     settings = {"REP_USAGE": {"train-ai": "drop-requests"}, "REP_USAGE_TOKENS": named}
-    result = await crawl(ItemSpider, settings, requests=[site.url("/x"), site.url("/y")])
+    result = await crawl(
+        ItemSpider, settings, requests=[site.url("/x"), site.url("/y")]
+    )
     result.assert_clean()
     assert site.pages_asked == []
     assert result.stat("rep/usage/requests") == 2
-    assert Counter(agents) == {("testbot",): 1, "*": 2, **{(name,): 1 for name in named}}
+    assert Counter(agents) == {
+        ("testbot",): 1,
+        "*": 2,
+        **{(name,): 1 for name in named},
+    }
 
 
 async def test_a_robots_txt_is_not_unpacked_for_each_page(
@@ -223,7 +251,9 @@ async def test_a_robots_txt_is_not_unpacked_for_each_page(
 async def test_sitemaps_are_no_pages(sites: Sites) -> None:
     """They are read whatever may be done with pages."""
     site = sites.add()
-    site.set("/robots.txt", "User-agent: *\nContent-Usage: search=n\nSitemap: /map.txt\n")
+    site.set(
+        "/robots.txt", "User-agent: *\nContent-Usage: search=n\nSitemap: /map.txt\n"
+    )
     site.set("/map.txt", site.url("/page"))
     settings = {"REP_USAGE": {"search": "drop-requests"}, "REP_SITEMAPS": True}
     result = await crawl(ItemSpider, settings, requests=[site.url("/x")])
@@ -243,7 +273,11 @@ async def test_nothing_is_looked_at_without_a_setting(
                 seen.extend(type(one).__name__ for one in manager.middlewares)
 
     def ours() -> list[str]:
-        return [name for name in sys.modules if name.startswith(("scrapy_rep.pref", "http_sf"))]
+        return [
+            name
+            for name in sys.modules
+            if name.startswith(("scrapy_rep.pref", "http_sf"))
+        ]
 
     for name in (*ours(), "scrapy_rep.addon"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -260,8 +294,12 @@ async def test_the_parser_of_fields_is_an_extra(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NotConfigured):  # nothing asks for it
-        UsageMiddleware.from_crawler(get_crawler(settings_dict={"ROBOTSTXT_OBEY": True}))
-    monkeypatch.setattr("scrapy_rep.preferences.middlewares.find_spec", lambda name: None)
+        UsageMiddleware.from_crawler(
+            get_crawler(settings_dict={"ROBOTSTXT_OBEY": True})
+        )
+    monkeypatch.setattr(
+        "scrapy_rep.preferences.middlewares.find_spec", lambda name: None
+    )
     result = await crawl(ItemSpider, {"REP_TDMREP": True}, requests=urls_of(site))
     assert_ended_at_start(
         result, site, "REP_TDMREP needs http-sf: pip install 'scrapy-rep[usage]'."

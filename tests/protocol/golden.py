@@ -19,7 +19,9 @@ GENERATED = Path(__file__).with_name("golden_synthetic.jsonl.gz")
 """4,000 generated files, full of the mistakes that people make, and 8 URLs for each: 32,000 verdicts.
 CONTRIBUTING.md says how to make more."""
 
-FOLDER = Path(os.environ.get("REP_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
+FOLDER = Path(
+    os.environ.get("REP_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden"
+)
 CORPUS = FOLDER / "corpus.jsonl.gz"
 """Files of real sites, which are not ours to publish."""
 

@@ -44,7 +44,11 @@ def split(line: bytes) -> tuple[bytes, bytes]:
         name, _, value = line.partition(b":")
         return name.strip(SPACE), value.strip(SPACE)
     words = re.split(rb"[ \t]+", line)
-    return (words[0].strip(SPACE), words[1].strip(SPACE)) if len(words) == 2 else (b"", b"")
+    return (
+        (words[0].strip(SPACE), words[1].strip(SPACE))
+        if len(words) == 2
+        else (b"", b"")
+    )
 
 
 def field_of(name: bytes) -> str | None:

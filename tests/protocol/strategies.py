@@ -49,29 +49,38 @@ def _line_of(field: str) -> st.SearchStrategy[str]:
 
 _lines_of = {field: _line_of(field) for field in FIELDS}
 lines = st.sampled_from(FIELDS).flatmap(_lines_of.__getitem__)
-ended_lines = st.tuples(lines, st.sampled_from(["utf-8", "utf-8", "latin-1"]), line_ends).map(
-    lambda parts: parts[0].encode(parts[1], "replace") + parts[2]
-)
+ended_lines = st.tuples(
+    lines, st.sampled_from(["utf-8", "utf-8", "latin-1"]), line_ends
+).map(lambda parts: parts[0].encode(parts[1], "replace") + parts[2])
 starts = st.sampled_from(
     [
         bom + agent
         for bom in (b"", b"", b"\xef", b"\xef\xbb", b"\xef\xbb\xbf", b"\xfe\xff")
-        for agent in (b"User-agent: foo\n", b"User-agent: *\r\n", b"foo\rUser-agent: *\r", b"")
+        for agent in (
+            b"User-agent: foo\n",
+            b"User-agent: *\r\n",
+            b"foo\rUser-agent: *\r",
+            b"",
+        )
     ]
 )
 # Hypothesis likes small examples, where no rule ever decides: hence the lower bound.
-files = st.tuples(starts, st.lists(ended_lines, min_size=4, max_size=15).map(b"".join)).map(
-    b"".join
-)
+files = st.tuples(
+    starts, st.lists(ended_lines, min_size=4, max_size=15).map(b"".join)
+).map(b"".join)
 mixed = st.lists(
-    st.one_of(ended_lines, st.binary(max_size=8), st.sampled_from([b"\n", b"\r", b"\0", b":"])),
+    st.one_of(
+        ended_lines, st.binary(max_size=8), st.sampled_from([b"\n", b"\r", b"\0", b":"])
+    ),
     max_size=15,
 ).map(b"".join)
 bodies = st.one_of(files, files, files, mixed, st.binary())
 _stars = st.sampled_from(["", "a", "b", "/a", "*"])
 _ends = st.sampled_from(["", "", "", "/", "a", "?q=1", "#", "#/a", "$"])
 _hosts = st.sampled_from(HOSTS)
-_forms = st.sampled_from([str, lambda one: one.removesuffix("$"), str.upper, lambda one: one[:-1]])
+_forms = st.sampled_from(
+    [str, lambda one: one.removesuffix("$"), str.upper, lambda one: one[:-1]]
+)
 _booleans = st.booleans()
 
 

@@ -27,7 +27,11 @@ def verdict(
     """Whether *target* (a path, or as it stands) may be fetched; the deciding line, 0 for none."""
     if isinstance(body, str):
         body = body.encode()
-    url = SITE + target if target.startswith("/") and not target.startswith("//") else target
+    url = (
+        SITE + target
+        if target.startswith("/") and not target.startswith("//")
+        else target
+    )
     robots = RobotsTxt.parse(body)
     decision = robots.decide(url, agent, **options)
     assert robots.allowed(url, agent, **options) is decision.allowed

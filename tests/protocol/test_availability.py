@@ -92,8 +92,12 @@ FOUND = [
 
 
 def test_a_5xx_with_a_not_found_page_means_missing() -> None:
-    assert [body for body in NOT_FOUND if outcome_of(500, body) is not Outcome.MISSING] == []
-    assert [body for body in FOUND if outcome_of(500, body) is not Outcome.UNREACHABLE] == []
+    assert [
+        body for body in NOT_FOUND if outcome_of(500, body) is not Outcome.MISSING
+    ] == []
+    assert [
+        body for body in FOUND if outcome_of(500, body) is not Outcome.UNREACHABLE
+    ] == []
 
 
 def test_only_5xx_can_be_a_soft_404_and_not_if_it_is_switched_off() -> None:
@@ -106,6 +110,15 @@ def test_only_5xx_can_be_a_soft_404_and_not_if_it_is_switched_off() -> None:
 
 def test_a_hostile_page_is_read_quickly() -> None:
     """Headings that never end: this would take minutes were it quadratic."""
-    for piece in (b"<title", b"<title>", b"<h1", b"<h1>", b"<h1><b", b"<", b"not ", b"<h1></h1>"):
+    for piece in (
+        b"<title",
+        b"<title>",
+        b"<h1",
+        b"<h1>",
+        b"<h1><b",
+        b"<",
+        b"not ",
+        b"<h1></h1>",
+    ):
         body = piece * (512_000 // len(piece))
         assert in_a_slice(partial(outcome_of, 503, body)) is Outcome.UNREACHABLE

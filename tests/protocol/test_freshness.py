@@ -76,7 +76,9 @@ def test_backoff_doubles_up_to_the_ceiling() -> None:
     waits = [wait(attempts, jitter=0.0) for attempts in range(1, 11)]
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
     for attempts in (1, 5, 60):
-        waits = [wait(attempts, jitter=jitter) for jitter in (0.0, 0.25, 0.5, 0.75, 0.999)]
+        waits = [
+            wait(attempts, jitter=jitter) for jitter in (0.0, 0.25, 0.5, 0.75, 0.999)
+        ]
         assert len(set(waits)) == len(waits)
         assert max(waits) <= 600
         assert min(waits) >= max(waits) / 2

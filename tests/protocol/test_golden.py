@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def sample() -> list[Record]:
-    return [json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()]
+    return [
+        json.loads(line) for line in SAMPLE.read_text(encoding="ascii").splitlines()
+    ]
 
 
 def check(recorded: Iterable[Record]) -> int:
@@ -34,9 +36,15 @@ def check(recorded: Iterable[Record]) -> int:
             cases += 1
             decision = robots.decide(url, agent)
             ours = (decision.allowed, decision.rule.line if decision.rule else 0)
-            if ours != (bool(allowed), line) or robots.allowed(url, agent) is not bool(allowed):
-                wrong.append((ours, (bool(allowed), line), url, agent, record["robots"][:500]))
-    assert not wrong, f"{len(wrong)} of {cases} verdicts; the first (ours, Google's): {wrong[0]}"
+            if ours != (bool(allowed), line) or robots.allowed(url, agent) is not bool(
+                allowed
+            ):
+                wrong.append(
+                    (ours, (bool(allowed), line), url, agent, record["robots"][:500])
+                )
+    assert not wrong, (
+        f"{len(wrong)} of {cases} verdicts; the first (ours, Google's): {wrong[0]}"
+    )
     return cases
 
 
@@ -49,7 +57,10 @@ def test_the_reference_agrees(sample: list[Record]) -> None:
     for record in sample:
         groups = reference.groups_of(record["robots"].encode("latin-1"))
         for url, allowed, line in record["cases"]:
-            assert reference.decide(groups, url, record["agent"]) == (bool(allowed), line)
+            assert reference.decide(groups, url, record["agent"]) == (
+                bool(allowed),
+                line,
+            )
 
 
 def test_generated_files_get_the_verdicts_of_googles_matcher() -> None:
@@ -70,7 +81,9 @@ def test_files_of_real_sites_get_the_verdicts_of_googles_matcher() -> None:
 @given(questions(), chains)
 @example((b"User-agent: *\nDisallow", ["/"]), [])
 @example((b"User-agent: *\nAllow: /a\nUser-agent\nDisallow: /", ["/"]), ["foo"])
-def test_equals_the_reference(question: tuple[bytes, list[str]], chain: list[str]) -> None:
+def test_equals_the_reference(
+    question: tuple[bytes, list[str]], chain: list[str]
+) -> None:
     """For each spelling of an agent, and for a chain; also if the file is read before it is asked."""
     body, asked = question
     groups = reference.groups_of(body)
@@ -91,4 +104,6 @@ def test_equals_the_reference(question: tuple[bytes, list[str]], chain: list[str
             assert robots.allowed(url, agent) is decision.allowed
             assert preloaded.decide(url, agent) == decision
             named_only = robots.decide(url, agent, obey_global=False)
-            assert named_only == (decision if named(name) else Decision(True, None, None))
+            assert named_only == (
+                decision if named(name) else Decision(True, None, None)
+            )

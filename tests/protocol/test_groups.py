@@ -20,11 +20,23 @@ def disallowed(line: int) -> tuple[bool, int]:
 SITEMAPS = [
     (b"sitemap:/s.xml", ["/s.xml"], "relative, as written"),
     (b"SITE-MAP : /s.xml # x", ["/s.xml"], "site-map, blanks, a comment"),
-    (b"Sitemap https://a.example/s", ["//a.example/s"], "the first colon is the separator"),
+    (
+        b"Sitemap https://a.example/s",
+        ["//a.example/s"],
+        "the first colon is the separator",
+    ),
     (b"Sitemaps: /s.xml", ["/s.xml"], "by prefix"),
     (b"Sitemap:", [], "an empty value"),
-    (b"Sitemap: /b\nSitemap: /a\nUser-agent: *\nSitemap: /b", ["/b", "/a", "/b"], "in order"),
-    ("Sitemap: /\u00e9%e9?x=1&y".encode(), ["/\u00e9%e9?x=1&y"], "neither encoded nor decoded"),
+    (
+        b"Sitemap: /b\nSitemap: /a\nUser-agent: *\nSitemap: /b",
+        ["/b", "/a", "/b"],
+        "in order",
+    ),
+    (
+        "Sitemap: /\u00e9%e9?x=1&y".encode(),
+        ["/\u00e9%e9?x=1&y"],
+        "neither encoded nor decoded",
+    ),
 ]
 
 
@@ -34,7 +46,9 @@ def test_sitemap_lines_are_listed_in_order() -> None:
 
 def test_a_byte_order_mark_does_not_count_as_part_of_its_line() -> None:
     for mark in (b"", b"\xef\xbb", b"\xef\xbb\xbf"):
-        assert verdict(mark + b" " * (MAX_LINE - 14) + ALL + b"Disallow: /x", "/x") == disallowed(2)
+        assert verdict(
+            mark + b" " * (MAX_LINE - 14) + ALL + b"Disallow: /x", "/x"
+        ) == disallowed(2)
 
 
 def filled(head: bytes, size: int) -> bytes:
@@ -48,7 +62,12 @@ def filled(head: bytes, size: int) -> bytes:
 LIMIT = [
     (b"Disallow: /x", 12, True, "the file ends at the limit"),
     (b"Disallow: /x\n", 13, True, "its line end is the last byte"),
-    (b"Disallow: /x\nDisallow: /x", 13, True, "its line end is the last byte, more follows"),
+    (
+        b"Disallow: /x\nDisallow: /x",
+        13,
+        True,
+        "its line end is the last byte, more follows",
+    ),
     (b"Disallow: /x\n", 12, True, "its line end is the first byte beyond"),
     (b"Disallow: /x\rDisallow: /x", 12, True, "CR is the first byte beyond"),
     (b"Disallow: /x\r\nDisallow: /x", 13, True, "the limit cuts CRLF in two"),
@@ -67,11 +86,15 @@ def test_only_whole_lines_within_the_size_limit_count() -> None:
     assert verdict(b"Disallow: /" * 60_000, "/x") == ALLOWED  # no line end at all
     body = b"\n" * (MAX_BYTES - 100) + ALL + b"Disallow: /"
     assert verdict(body, "/x") == disallowed(MAX_BYTES - 98)
-    robots = RobotsTxt.parse(filled(ALL, MAX_BYTES) + b"Crawl-delay: 1\nSitemap: /s.xml\n")
+    robots = RobotsTxt.parse(
+        filled(ALL, MAX_BYTES) + b"Crawl-delay: 1\nSitemap: /s.xml\n"
+    )
     assert (robots.crawl_delay("FooBot"), robots.sitemaps) == (None, ())
 
 
-CHAIN_FILE = b"User-agent: googlebot\nDisallow: /googlebot\nUser-agent: googlebot-image\n"
+CHAIN_FILE = (
+    b"User-agent: googlebot\nDisallow: /googlebot\nUser-agent: googlebot-image\n"
+)
 CHAIN_FILE += b"Disallow: /image\nUser-agent: *\nDisallow: /all\n"
 # (chain, the group that applies, reason)
 CHAINS = [
@@ -113,7 +136,27 @@ def test_lines_are_counted_across_groups() -> None:
 
 SLOW = "User-agent: FooBot\nCrawl-delay: 3"
 SLOWER = "User-agent: foobot\nCrawl-delay: 7"
-NONSENSE = [*"soon|-1|nan|inf|-inf|1e999|5s|1,5|1_0|1e3|+5|0x10|٣|.||1 2".split("|"), "9" * 400]  # noqa: SIM905
+NONSENSE = [
+    *[
+        "soon",
+        "-1",
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "5s",
+        "1,5",
+        "1_0",
+        "1e3",
+        "+5",
+        "0x10",
+        "٣",
+        ".",
+        "",
+        "1 2",
+    ],
+    "9" * 400,
+]
 DELAYS = [
     ("User-agent: *\nCrawl-delay: 5", 5.0, "of the group for all"),
     ("User-agent: FooBot\nDisallow: /\nUser-agent: *\nCrawl-delay: 5", None, "never mixed"),
@@ -133,16 +176,31 @@ def test_the_crawl_delay_of_the_agents_group_is_read() -> None:
 
 
 LINES = [
-    ("Crawl-delay: 1\nUser-agent: FooBot\nCrawl-delay: 5", (5.0, 3), "a line of nobody's first"),
-    ("User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5", (5.0, 4), "behind two agents"),
+    (
+        "Crawl-delay: 1\nUser-agent: FooBot\nCrawl-delay: 5",
+        (5.0, 3),
+        "a line of nobody's first",
+    ),
+    (
+        "User-agent: b\nUser-agent: FooBot\n\nCrawl-delay: 5",
+        (5.0, 4),
+        "behind two agents",
+    ),
     (f"{SLOW}\nDisallow: /\nuser-agent: b\nAllow: /\n{SLOWER}", (7.0, 7), "the larger"),
     (f"\n{SLOW}\nAllow: /\n{SLOW}", (3.0, 3), "the first of two that say the same"),
-    ("User-agent: FooBot\r\nUser-agents\r\nCrawl-delay: 5", (5.0, 3), "an agent without a name"),
+    (
+        "User-agent: FooBot\r\nUser-agents\r\nCrawl-delay: 5",
+        (5.0, 3),
+        "an agent without a name",
+    ),
 ]
 
 
 def test_the_line_that_asks_for_the_delay_is_known() -> None:
-    check(LINES, lambda body: (RobotsTxt.parse(body.encode()).pace("FooBot").slowest or ())[:2])
+    check(
+        LINES,
+        lambda body: (RobotsTxt.parse(body.encode()).pace("FooBot").slowest or ())[:2],
+    )
     body = LINES[0][0].encode()
     prepared = RobotsTxt(lambda: pytest.fail("the file is read again"))
     prepared.preload(body, "FooBot", with_delay=True)
@@ -151,7 +209,9 @@ def test_the_line_that_asks_for_the_delay_is_known() -> None:
 
 def test_a_crawl_delay_ends_no_group_of_rules() -> None:
     """Verdicts are Google's: for rules, the agents on both sides of the line share a group."""
-    robots = RobotsTxt.parse(b"User-agent: a\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x")
+    robots = RobotsTxt.parse(
+        b"User-agent: a\nCrawl-delay: 60\nUser-agent: *\nDisallow: /x"
+    )
     for agent, delay in (("a", 60.0), ("b", None)):
         assert not robots.allowed("http://example.com/x", agent)
         assert robots.crawl_delay(agent) == delay

@@ -39,10 +39,19 @@ def like_bits(number: int, zero: str, one: str) -> str:
 HOSTILE: list[tuple[Line, str]] = [
     (lambda n: f"Disallow: /*a*a*a*a*a*a*b{n}", "stars, and an end that is missing"),
     (lambda n: f"Disallow: /*a*a*a*a*a*a*{n}$", "stars, and an anchored end"),
-    (lambda n: f"Disallow: /*{like_bits(n, 'a', 'aa')}*b", "only the last part is missing"),
-    (lambda n: f"Disallow: /*{like_bits(n, 'aa', 'a')}*a*c$", "only the end is missing"),
+    (
+        lambda n: f"Disallow: /*{like_bits(n, 'a', 'aa')}*b",
+        "only the last part is missing",
+    ),
+    (
+        lambda n: f"Disallow: /*{like_bits(n, 'aa', 'a')}*a*c$",
+        "only the end is missing",
+    ),
     (lambda n: f"Allow: /*{like_bits(n, 'a', 'aa')}/index.html", "index pages"),
-    (lambda n: f"Disallow: /*{'a' * 200}{n}{'a' * 200}", "parts that differ in the middle"),
+    (
+        lambda n: f"Disallow: /*{'a' * 200}{n}{'a' * 200}",
+        "parts that differ in the middle",
+    ),
     (lambda n: f"Disallow: /{'a' * n}b", "prefixes, each one longer"),
     (lambda n: f"Disallow: /{'a' * n}$", "whole paths"),
     (lambda n: f"Disallow: /{'a' * n}*", "prefixes of prefixes"),
@@ -68,10 +77,15 @@ SINGLE = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "letters"), [pytest.param(*row, id=why) for *row, why in SINGLE])
+@pytest.mark.parametrize(
+    ("rule", "letters"), [pytest.param(*row, id=why) for *row, why in SINGLE]
+)
 def test_one_hostile_rule_is_matched_in_linear_time(rule: str, letters: str) -> None:
     robots = RobotsTxt.parse(f"User-agent: *\nDisallow: {rule}".encode())
-    urls = [f"{SITE}/{letters * (size // len(letters))}c" for size in (25_000, 25_000 * TIMES)]
+    urls = [
+        f"{SITE}/{letters * (size // len(letters))}c"
+        for size in (25_000, 25_000 * TIMES)
+    ]
     assert_linear(*(lambda url=url: robots.decide(url, AGENT) for url in urls))
 
 

@@ -29,7 +29,10 @@ OTHERS = [
 def test_rules_are_compared_as_google_does() -> None:
     check(OTHERS, lambda lines, path: verdict(rules(*lines), path))
     # Bytes are encoded one by one.
-    for value, path in {b"/\xc3\xa9\xff": "/%C3%A9%FF", b"/\xff*\xfe$": "/%FFx%FE"}.items():
+    for value, path in {
+        b"/\xc3\xa9\xff": "/%C3%A9%FF",
+        b"/\xff*\xfe$": "/%FFx%FE",
+    }.items():
         assert verdict(b"User-agent: *\nDisallow: " + value, path) == DISALLOWED
 
 
@@ -40,7 +43,10 @@ COMPARED = [
     ("https://example.com/a?b=https://x/y", "/a?b=https://x/y$", "a URL in the query"),
     ("example.com/a", "/a$", "no scheme"),
     ("//example.com/a", "/a$", "a relative scheme"),
-    *((text, "/$", "no path") for text in ("https://example.com", "example.com", "", "http://[")),
+    *(
+        (text, "/$", "no path")
+        for text in ("https://example.com", "example.com", "", "http://[")
+    ),
 ]
 
 
@@ -71,15 +77,28 @@ def test_a_decision_names_its_rule_as_written() -> None:
     assert robots.decide("/c", "FooBot") == (True, None, "FooBot")
     assert robots.decide("/b", "BarBot") == (True, None, None)
     # Bytes that are not UTF-8 can be printed.
-    rule = RobotsTxt.parse(b"User-agent: *\nDisallow: /\xff\n").decide("/%FF", "FooBot").rule
+    rule = (
+        RobotsTxt.parse(b"User-agent: *\nDisallow: /\xff\n")
+        .decide("/%FF", "FooBot")
+        .rule
+    )
     assert rule and rule.pattern.isprintable()
 
 
 def test_a_rule_is_told_as_it_stands_in_the_file() -> None:
     """Without its comment, and with white space as blanks; rules are equal however they are written."""
-    for row in ("Dissalow: /x", "disallow /x", "  DISALLOW :/x  # why", "Disallow:\t/x"):
-        rule = RobotsTxt.parse(f"User-agent: *\n{row}\n".encode()).decide("/x", "a").rule
+    for row in (
+        "Dissalow: /x",
+        "disallow /x",
+        "  DISALLOW :/x  # why",
+        "Disallow:\t/x",
+    ):
+        rule = (
+            RobotsTxt.parse(f"User-agent: *\n{row}\n".encode()).decide("/x", "a").rule
+        )
         assert rule == Rule(2, "/x", False)
-        assert str(rule) == rule.text == row.partition("#")[0].replace("\t", " ").strip()
+        assert (
+            str(rule) == rule.text == row.partition("#")[0].replace("\t", " ").strip()
+        )
         assert pickle.loads(pickle.dumps(rule)).text == rule.text  # noqa: S301 (our own)
     assert str(Rule(2, "/x", False)) == "Disallow: /x"

@@ -54,7 +54,11 @@ def test_a_url_has_the_canonical_origin() -> None:
     host = "a." * 124 + "example"
     assert len(host) == 255
     assert Origin.from_url(f"http://{host}/x").host == host
-    assert Origin.from_url("HTTPS://Ex\u00e4mple.com/a") == ("https", "xn--exmple-cua.com", 443)
+    assert Origin.from_url("HTTPS://Ex\u00e4mple.com/a") == (
+        "https",
+        "xn--exmple-cua.com",
+        443,
+    )
 
 
 # No scheme, or one that the protocol doesn't cover; no host; half an address; no port.
@@ -69,12 +73,23 @@ NOTHING = (
 INVALID = [
     *NOTHING.split(" "),
     # What no name holds; and what is too long for one, also as punycode.
-    *("http://\u200b/", "http://\ud800.example/", "http://a\0b.example/", "http://a b.example/"),
+    *(
+        "http://\u200b/",
+        "http://\ud800.example/",
+        "http://a\0b.example/",
+        "http://a b.example/",
+    ),
     *("http://\u00e4\x7f.example/", "http://[fe80::1%\x1b]/"),
-    *(f"http://{name}example./" for name in ("a." * 124, "\u00e9." * 60, "a" * 250, "\u00e9" * 64)),
+    *(
+        f"http://{name}example./"
+        for name in ("a." * 124, "\u00e9." * 60, "a" * 250, "\u00e9" * 64)
+    ),
     *("http://" + "a." * 1_000_000, "data:," + "x" * 100_000),
     # IDNA would turn these into delimiters, and ask another host for robots.txt (CVE-2019-9636).
-    *(f"http://a.example{wide}.b.example/" for wide in "\uff0f\uff1a\uff20\uff03\uff1f\u2100"),
+    *(
+        f"http://a.example{wide}.b.example/"
+        for wide in "\uff0f\uff1a\uff20\uff03\uff1f\u2100"
+    ),
 ]
 
 
@@ -90,7 +105,16 @@ def test_an_invalid_url_has_no_origin() -> None:
 
 HOST_PARTS = st.lists(
     st.sampled_from(
-        [*"aA1.-_:@[]/?#\\% \t\n", "::1", ":80", "xn--", "\u00e9", "\u00df", "\u3002", "\uff0f"]
+        [
+            *"aA1.-_:@[]/?#\\% \t\n",
+            "::1",
+            ":80",
+            "xn--",
+            "\u00e9",
+            "\u00df",
+            "\u3002",
+            "\uff0f",
+        ]
     ),
     max_size=8,
 ).map("".join)

@@ -13,7 +13,10 @@ from tests.protocol.strategies import questions
 GROUPS: list[tuple[str, list[tuple[list[str], list[str]]]]] = [
     ("", []),
     ("Disallow: /x", []),
-    ("user-agent: a\nsitemap: x\nuser-agent: B/1\ndisallow /x", [(["a", "b"], ["disallow /x"])]),
+    (
+        "user-agent: a\nsitemap: x\nuser-agent: B/1\ndisallow /x",
+        [(["a", "b"], ["disallow /x"])],
+    ),
     ("User-agent: a\nDisallow:\nUser-agent: a", [(["a"], ["Disallow:"]), (["a"], [])]),
     ("User-agent: 1\nUser-agent: *", [(["", "*"], [])]),
     ("\ufeffUser-agent: a\rAllow: /\x00x\n", [(["a"], ["Allow: /"])]),
@@ -34,23 +37,37 @@ def test_groups_are_listed_in_order_with_agents_and_rules() -> None:
 
 
 @given(questions())
-def test_the_rule_that_decides_is_among_those_listed(question: tuple[bytes, list[str]]) -> None:
+def test_the_rule_that_decides_is_among_those_listed(
+    question: tuple[bytes, list[str]],
+) -> None:
     body, urls = question
     robots = RobotsTxt(lambda: body)
     for url in urls:
         decision = robots.decide(url, "foo")
-        named = [group for group in robots.groups if group.names((decision.agent or "").lower())]
+        named = [
+            group
+            for group in robots.groups
+            if group.names((decision.agent or "").lower())
+        ]
         assert bool(named) is (decision.agent is not None)
         if decision.rule is not None:
-            assert decision.rule in [line.rule for group in named for line in group.rules]
+            assert decision.rule in [
+                line.rule for group in named for line in group.rules
+            ]
 
 
 CLEAN_PARAMS: list[tuple[str, tuple[CleanParam, ...]]] = [
     ("Clean-param: ref /shop/*.php", (CleanParam(1, ("ref",), "/shop/*.php"),)),
     ("#\n \tCLEAN-PARAM : a&B&&c\t/x # y", (CleanParam(2, ("a", "B", "c"), "/x"),)),
     ("User-agent: a\nClean-param: é", (CleanParam(2, ("é",), ""),)),
-    ("Clean-param: a  \nClean-param:b", (CleanParam(1, ("a",), ""), CleanParam(2, ("b",), ""))),
-    ("Clean-param:\nClean-param: & /x\nClean-param a\nClean-params: a\nx Clean-param: a", ()),
+    (
+        "Clean-param: a  \nClean-param:b",
+        (CleanParam(1, ("a",), ""), CleanParam(2, ("b",), "")),
+    ),
+    (
+        "Clean-param:\nClean-param: & /x\nClean-param a\nClean-params: a\nx Clean-param: a",
+        (),
+    ),
 ]
 
 

@@ -33,7 +33,10 @@ def test_what_headers_mean(sentence: str) -> None:
 @pytest.mark.parametrize("sentence", HTML)
 def test_what_html_means(sentence: str) -> None:
     for body, encoding, meaning in HTML[sentence]:
-        assert (body, told(PageRules.from_html(body, encoding, CHAIN))) == (body, meaning)
+        assert (body, told(PageRules.from_html(body, encoding, CHAIN))) == (
+            body,
+            meaning,
+        )
 
 
 @pytest.mark.parametrize("sentence", DATES)
@@ -47,7 +50,9 @@ def test_which_dates_are_read(sentence: str) -> None:
 
 
 def test_texts_are_read_like_bytes() -> None:
-    assert PageRules.from_headers(["foobot:\xa0noindex", "\ufeffnofollow"], "foobot").nofollow
+    assert PageRules.from_headers(
+        ["foobot:\xa0noindex", "\ufeffnofollow"], "foobot"
+    ).nofollow
     page = '<meta name="robots" content="\u3000noindex\ud800">' + META.decode()
     assert PageRules.from_html(page, "utf-16") == PageRules.from_html(
         page.encode("utf-8", "replace")
@@ -63,7 +68,9 @@ def test_an_agent_that_is_no_token_is_refused(agent: str) -> None:
             PageRules.from_html(META, "utf-8", one)
 
 
-HEADER = PageRules.from_headers([b"noarchive", b"foobot: noindex, max-snippet:50"], CHAIN)
+HEADER = PageRules.from_headers(
+    [b"noarchive", b"foobot: noindex, max-snippet:50"], CHAIN
+)
 PAGE = PageRules.from_html(
     b'\n<meta name="Foobot" content="nofollow">\r\n\n'
     b'<meta name="robots" content="max-snippet: 20, foo">',
@@ -94,7 +101,9 @@ def test_page_rules_are_values() -> None:
 
 
 def test_the_first_rule_of_some_names_is_told() -> None:
-    assert PAGE.saying("nofollow", "none") == PageRule("nofollow", None, "meta foobot", 2)
+    assert PAGE.saying("nofollow", "none") == PageRule(
+        "nofollow", None, "meta foobot", 2
+    )
 
 
 def test_a_page_expires_when_it_says_so() -> None:
@@ -102,7 +111,12 @@ def test_a_page_expires_when_it_says_so() -> None:
     date = datetime(2025, 12, 3, 13, 9, 53, tzinfo=timezone.utc)
     assert rules.unavailable_after == date
     before = date - timedelta(seconds=1)
-    for now in (date, date.timestamp(), date.replace(tzinfo=None), date.astimezone(timezone.max)):
+    for now in (
+        date,
+        date.timestamp(),
+        date.replace(tzinfo=None),
+        date.astimezone(timezone.max),
+    ):
         assert rules.expired(now)
     for now in (before, before.timestamp(), before.replace(tzinfo=None)):
         assert not rules.expired(now)
@@ -119,7 +133,11 @@ LINKS = [
     (b"<a href=/b><a rel=nofollow href=/b>", "", {"/b": True}),
     (b"<area rel=nofollow href=/b>", "", {"/b": False}),
     (b"<A REL=NOFOLLOW HREF=' /b '>", "", {"/b": False}),
-    (b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>", "/x/", {"b&c": False}),
+    (
+        b"<base href=/x/><base href=/y/><a rel=nofollow href='b&amp;c'>",
+        "/x/",
+        {"b&c": False},
+    ),
     (b"<base href><base href=/y/><a rel=nofollow href=b>", "/y/", {"b": False}),
     (b"<a rel=nofollow>", "", {}),
     (b"<link rel=nofollow href=/b>", "", {}),
@@ -220,7 +238,9 @@ def test_skipping_plain_tags_changes_nothing(body: bytes) -> None:
     found = list(metas_of(body, "utf-8", {"robots"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(html, "_SKIPPED", 0)
-        patch.setattr(html, "_TOKEN", re.compile(html._TOKEN.pattern.replace(html.PLAIN, b"(?!)")))
+        patch.setattr(
+            html, "_TOKEN", re.compile(html._TOKEN.pattern.replace(html.PLAIN, b"(?!)"))
+        )
         assert list(metas_of(body, "utf-8", {"robots"})) == found
 
 
@@ -269,7 +289,9 @@ HOSTILE = {
     "many attributes": filled(b"<p" + b" b" * 40 + b">"),
     "many values": filled(b"<p" + b" a=b" * 10 + b">"),
     "links to sitemaps": filled(b"<link rel='x' href='/sitemap.xml'>"),
-    "links to sitemaps that aren't plain": filled(b"<link rel=sitemap a b c d=e href='>"),
+    "links to sitemaps that aren't plain": filled(
+        b"<link rel=sitemap a b c d=e href='>"
+    ),
     "links in a list": filled(b"<li><a href='/x?a=1&amp;b=2' rel=ugc>x</a>\n"),
     "lone surrogates": b"\x00\xd8" * 1_000_000,
     "digits in punycode": filled(b"<a rel=ugc href='" + b"9" * 16_000 + b"'>"),
@@ -281,19 +303,40 @@ ENCODINGS |= {"digits in punycode": "punycode", "digits in Punycode": " PUNYCODE
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_page_holds_the_event_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_page_holds_the_event_loop(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A page of 2 MB that is meant to is given twice the time of others."""
     monkeypatch.setattr(timing, "LONGEST", 2 * timing.LONGEST)
     body, encoding = HOSTILE[name], ENCODINGS.get(name, "utf-8")
     in_a_slice(lambda: PageRules.from_html(body, encoding, CHAIN))
-    in_a_slice(lambda: links_of(body if b"ugc" in body else body[:-8] + b"nofollow", encoding))
-    in_a_slice(lambda: sitemaps_of(body[:250_000] + b"<link rel=sitemap href=/>", encoding))
+    in_a_slice(
+        lambda: links_of(body if b"ugc" in body else body[:-8] + b"nofollow", encoding)
+    )
+    in_a_slice(
+        lambda: sitemaps_of(body[:250_000] + b"<link rel=sitemap href=/>", encoding)
+    )
 
 
 LONG = [b"a:" * 8000, b"unavailable_after:," * 1000, b"unavailable_after: 1,2,3," * 700]
-LONG += [b"a," * 8000, b"noindex " * 2000, b" " * 16000, b"noindex" + b" " * 15000 + b"x"]
-LONG += [b"," * 16000, b":unavailable_after," * 860, b"a :" + b" " * 16000, b"a: noindex" * 1600]
-LONG += [b"a" * 16000, b"a:" + b"b" * 16000, b"a: noindexx " * 1300, b"a" + b" " * 16000 + b"b"]
+LONG += [
+    b"a," * 8000,
+    b"noindex " * 2000,
+    b" " * 16000,
+    b"noindex" + b" " * 15000 + b"x",
+]
+LONG += [
+    b"," * 16000,
+    b":unavailable_after," * 860,
+    b"a :" + b" " * 16000,
+    b"a: noindex" * 1600,
+]
+LONG += [
+    b"a" * 16000,
+    b"a:" + b"b" * 16000,
+    b"a: noindexx " * 1300,
+    b"a" + b" " * 16000 + b"b",
+]
 
 
 def test_of_headers_16_kilobytes_are_read() -> None:

@@ -30,7 +30,9 @@ class Source:
         return self.body
 
 
-@pytest.mark.parametrize("kind", [bytes, bytearray, lambda body: memoryview(bytearray(body))])
+@pytest.mark.parametrize(
+    "kind", [bytes, bytearray, lambda body: memoryview(bytearray(body))]
+)
 def test_of_bytes_of_any_type_what_counts_is_copied(kind: Any) -> None:
     body = BODY + b"#" * (MAX_BYTES - len(BODY) - 1) + b"\n" + EVERYTHING * 1000
     given = kind(body)
@@ -82,7 +84,15 @@ def test_what_is_no_product_token_is_refused_the_second_time_too() -> None:
         robots.rules,
         robots.crawl_delay,
     )
-    for agent in ("FooBot/1.0", "foo*", " foo", "foo\n", "\u212aoo", "\ud800", "a" * 9999 + "."):
+    for agent in (
+        "FooBot/1.0",
+        "foo*",
+        " foo",
+        "foo\n",
+        "\u212aoo",
+        "\ud800",
+        "a" * 9999 + ".",
+    ):
         for one, ask in product((agent, [agent], ("bar", agent)), asks + asks):
             with pytest.raises(ValueError, match=wrong) as caught:
                 ask(one)
@@ -94,12 +104,18 @@ def test_what_is_no_product_token_is_refused_the_second_time_too() -> None:
     ("agent", "error", "words"),
     [
         ("FooBot/1.0", ValueError, r"; product_token\(\) finds 'FooBot' in it$"),
-        ("Mozilla/5.0 (compatible; FooBot/1.2; +http://a.example)", ValueError, "finds 'FooBot'"),
+        (
+            "Mozilla/5.0 (compatible; FooBot/1.2; +http://a.example)",
+            ValueError,
+            "finds 'FooBot'",
+        ),
         ("1.0", ValueError, r"only\)$"),
         *((agent, TypeError, ".") for agent in (b"foo", [b"foo"], None, 7, [None])),
     ],
 )
-def test_the_error_says_which_token_was_meant(agent: Any, error: type, words: str) -> None:
+def test_the_error_says_which_token_was_meant(
+    agent: Any, error: type, words: str
+) -> None:
     with pytest.raises(error, match=words):
         RobotsTxt.parse(BODY).allowed("/", agent)
 
@@ -108,7 +124,9 @@ def test_who_names_no_crawler_gets_the_rules_for_all() -> None:
     robots = RobotsTxt.parse(BODY)
     for agent in ("", "*", (), [""], ["*"]):
         assert robots.decide("/y", agent) == Decision(False, Rule(5, "/y", False), "*")
-        assert robots.decide("/y", agent, obey_global=False) == Decision(True, None, None)
+        assert robots.decide("/y", agent, obey_global=False) == Decision(
+            True, None, None
+        )
 
 
 def test_a_list_of_agents_may_change() -> None:
@@ -126,10 +144,14 @@ def test_read_once_for_an_agent_and_for_a_line() -> None:
     assert source.count == 0
     for number in range(5):
         assert not robots.allowed(f"https://example.com/x/{number}", "foo")
-        assert robots.allowed(f"https://example.com/y/{number}", "FOO" if number else "foo")
+        assert robots.allowed(
+            f"https://example.com/y/{number}", "FOO" if number else "foo"
+        )
     assert source.count == 2  # one for each spelling
     for _ in range(3):
-        assert robots.decide("/x", "foo") == Decision(False, Rule(2, "/x", False), "foo")
+        assert robots.decide("/x", "foo") == Decision(
+            False, Rule(2, "/x", False), "foo"
+        )
         assert robots.decide("/y", "foo") == Decision(True, None, "foo")
     assert source.count == 3
 
@@ -140,7 +162,11 @@ def test_a_file_without_a_group_for_the_agent_is_read_once_for_each() -> None:
         robots = RobotsTxt(source)
         for number in range(9):
             for agent in ("foo", ["bar"], ("bar", "baz")):
-                assert robots.decide(f"https://example.com/{number}", agent) == (True, None, None)
+                assert robots.decide(f"https://example.com/{number}", agent) == (
+                    True,
+                    None,
+                    None,
+                )
         assert source.count == 3
 
 
@@ -185,7 +211,11 @@ def test_comparable_urls_get_the_verdict_of_a_crawl() -> None:
 def test_the_file_itself_is_always_allowed() -> None:
     for rule in ("/", "/robots.txt", "/robots", "*.txt$", "/robots.txt$"):
         robots = RobotsTxt.parse(f"User-agent: *\nDisallow: {rule}".encode())
-        for url in ("/robots.txt", "https://example.com/robots.txt", "http://a.b/robots.txt#x"):
+        for url in (
+            "/robots.txt",
+            "https://example.com/robots.txt",
+            "http://a.b/robots.txt#x",
+        ):
             assert robots.allowed(url, "foo")
             assert robots.decide(url, "foo") == Decision(True, None, "*")
             assert RobotParser(robots).allowed(url, "foo/1.0")
@@ -196,7 +226,13 @@ def test_the_file_itself_is_always_allowed() -> None:
 
 def test_other_files_of_that_name_are_under_the_rules() -> None:
     robots = RobotsTxt.parse(EVERYTHING)
-    for path in ("/robots.txt?", "/robots.txt/", "/a/robots.txt", "/Robots.txt", "//robots.txt"):
+    for path in (
+        "/robots.txt?",
+        "/robots.txt/",
+        "/a/robots.txt",
+        "/Robots.txt",
+        "//robots.txt",
+    ):
         assert not robots.allowed(f"https://example.com{path}", "foo"), path
         assert not robots.rules("foo")[1].allows(path), path
 
@@ -224,7 +260,9 @@ def test_wildcards_in_short_and_long_paths() -> None:
         url = f"https://example.com/{letter * length}{tail}"
         decision = robots.decide(url, "foo")
         line = decision.rule.line if decision.rule else 0
-        assert (decision.allowed, line) == reference.decide(groups, url, "foo"), url[-20:]
+        assert (decision.allowed, line) == reference.decide(groups, url, "foo"), url[
+            -20:
+        ]
 
 
 def test_lines_are_cut_wherever_they_are() -> None:
@@ -246,8 +284,12 @@ def test_threads_may_share_one() -> None:
 
     def wrong(name: str) -> list[str]:
         asked = [(other, f"https://{other}.example/{other}") for other in names] * 3000
-        verdicts = ((robots.allowed(url, name), robots.decide(url, name)[0]) for _, url in asked)
-        return [one for (one, _), got in zip(asked, verdicts) if got != (one != name,) * 2]
+        verdicts = (
+            (robots.allowed(url, name), robots.decide(url, name)[0]) for _, url in asked
+        )
+        return [
+            one for (one, _), got in zip(asked, verdicts) if got != (one != name,) * 2
+        ]
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

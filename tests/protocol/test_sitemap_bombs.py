@@ -17,7 +17,9 @@ MEBIBYTE = 1 << 20
 ONE = b"<urlset><url><loc>http://a.test/</loc></url>"
 
 
-def of_pieces(start: bytes, piece: bytes, times: int, end: bytes = b"") -> Iterator[bytes]:
+def of_pieces(
+    start: bytes, piece: bytes, times: int, end: bytes = b""
+) -> Iterator[bytes]:
     yield start
     for _ in range(times):
         yield piece
@@ -98,21 +100,31 @@ LAUGHS = "<!ENTITY l0 'lol'>" + "".join(
 DECLARED = {
     "billion laughs": declared(LAUGHS, "http://a.test/&l19;"),
     "a file": declared("<!ENTITY x SYSTEM 'file:///etc/passwd'>", "http://a.test/&x;"),
-    "a page": declared("<!ENTITY x SYSTEM 'http://127.0.0.1:1/x'>", "http://a.test/&x;"),
-    "a parameter": declared("<!ENTITY % x SYSTEM 'file:///etc/passwd'> %x;", "http://a.test/"),
+    "a page": declared(
+        "<!ENTITY x SYSTEM 'http://127.0.0.1:1/x'>", "http://a.test/&x;"
+    ),
+    "a parameter": declared(
+        "<!ENTITY % x SYSTEM 'file:///etc/passwd'> %x;", "http://a.test/"
+    ),
 }
 
 
 @pytest.mark.parametrize("body", DECLARED.values(), ids=DECLARED)
 def test_a_file_that_declares_entities_is_not_read(body: str) -> None:
-    for data, step in [(body, unpack.STEP), (body, 1), (body.encode("utf-16"), unpack.STEP)]:
+    for data, step in [
+        (body, unpack.STEP),
+        (body, 1),
+        (body.encode("utf-16"), unpack.STEP),
+    ]:
         reader, entries = read(data, step=step)
         assert (entries, reader.kind) == ([], None)
         assert reader.problem == "it declares XML entities, which are not resolved"
 
 
 def test_a_dtd_is_not_loaded() -> None:
-    body = f'<!DOCTYPE urlset SYSTEM "http://127.0.0.1:1/x.dtd"><urlset>{BEFORE}</urlset>'
+    body = (
+        f'<!DOCTYPE urlset SYSTEM "http://127.0.0.1:1/x.dtd"><urlset>{BEFORE}</urlset>'
+    )
     reader, entries = read(body)
     assert [entry["loc"] for entry in entries] == GOOD
     assert reader.problem is None

@@ -33,7 +33,9 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=str)
-def test_all_formats_are_read_plain_and_compressed_in_steps_of_any_size(kind: Kind) -> None:
+def test_all_formats_are_read_plain_and_compressed_in_steps_of_any_size(
+    kind: Kind,
+) -> None:
     plain = FORMATS[kind].encode()
     packed = gzip.compress(plain)
     for body in (plain, packed, gzip.compress(packed)):
@@ -68,7 +70,10 @@ ENTRY = {
     "hreflang": {"de": "http://a.test/de?a&b", "fr": "http://a.test/fr"},
     "news": {"name": "N", "language": "en", "title": "A & B"},
 }
-MEDIA = {"images": ["http://a.test/1.png", "http://a.test/?2&3"], "videos": ["http://a.test/v"]}
+MEDIA = {
+    "images": ["http://a.test/1.png", "http://a.test/?2&3"],
+    "videos": ["http://a.test/v"],
+}
 
 
 def test_entries_have_the_fields_of_their_elements_and_extensions() -> None:
@@ -116,7 +121,13 @@ def test_a_cdata_section_cut_in_two() -> None:
 
 
 BROKEN = [
-    *("", "<url><loc>http://a.test/cut", "<url><loc>http://a.test/cut</loc>", "<<<>>>", "</wrong>"),
+    *(
+        "",
+        "<url><loc>http://a.test/cut",
+        "<url><loc>http://a.test/cut</loc>",
+        "<<<>>>",
+        "</wrong>",
+    ),
     *("<url", "<![CDATA[", "<!-- ", "\x00\x01\x02", "<?php echo 1"),
     *("<p>" * 1000, "<url><loc>http://a.test/\x00</loc></url>"),
 ]
@@ -125,7 +136,9 @@ BROKEN = [
 def test_broken_xml_yields_what_comes_before_the_break() -> None:
     for broken in BROKEN:
         reader, entries = read("<urlset>" + BEFORE + broken)
-        assert [entry["loc"] for entry in entries if not entry.get("broken")] == GOOD, broken
+        assert [entry["loc"] for entry in entries if not entry.get("broken")] == GOOD, (
+            broken
+        )
         assert (reader.problem or "").startswith("broken XML, line "), broken
         assert reader.kind is Kind.URLSET
 
@@ -156,7 +169,10 @@ NO_ENTRIES = [
     (f"<urlset><Url>{A}</Url><Url/></urlset>", "<Url> is no entry of a urlset"),
     ("<sitemapindex><x><y/></x></sitemapindex>", "<x> is no entry of a sitemapindex"),
     (f"<sitemapindex>{A}<url/></sitemapindex>", "<url> is no entry of a sitemapindex"),
-    (f"<s:sitemapindex><s:url/>{A}</s:sitemapindex>", "<url> is no entry of a sitemapindex"),
+    (
+        f"<s:sitemapindex><s:url/>{A}</s:sitemapindex>",
+        "<url> is no entry of a sitemapindex",
+    ),
     ("<urlset></urlset>", ""),
     ("<urlset><script/><url><loc>http://a.test/1</loc></url></urlset>", ""),
 ]
@@ -179,18 +195,25 @@ TAGS_MISSING = (
 
 def test_urls_count_though_tags_around_them_are_missing() -> None:
     for entry in TAGS_MISSING:
-        assert locs(f"<urlset>{''.join(map(entry.format, URLS[:1] * 2))}</urlset>") == URLS[:1] * 2
+        assert (
+            locs(f"<urlset>{''.join(map(entry.format, URLS[:1] * 2))}</urlset>")
+            == URLS[:1] * 2
+        )
     two = f"<loc>{URLS[0]}</loc><loc>{URLS[2]}</loc><lastmod>2026</lastmod>"
     _, entries = read(f"<urlset><url>{two}</url><url> </url><url/></urlset>")
     assert entries == [{"loc": URLS[0]}, {"loc": URLS[2], "lastmod": "2026"}]
     for damaged, found in (("", []), ("&x;", [{"broken": True}])):
-        _, entries = read(f"<urlset><url><loc>{damaged}</loc><loc>{URLS[0]}</loc></url></urlset>")
+        _, entries = read(
+            f"<urlset><url><loc>{damaged}</loc><loc>{URLS[0]}</loc></url></urlset>"
+        )
         assert entries == [*found, {"loc": URLS[0]}]
 
 
 def test_feeds_have_one_link_for_an_entry_and_elements_of_other_names() -> None:
     item = f"<item><link>{URLS[0]}</link><link>{URLS[2]}</link></item><item>{URLS[2]}</item>"
-    reader, entries = read(f"<rss><image><url>http://a.test/i</url></image>{item}</rss>")
+    reader, entries = read(
+        f"<rss><image><url>http://a.test/i</url></image>{item}</rss>"
+    )
     assert (entries, reader.problem) == ([{"loc": URLS[0]}], None)
 
 
@@ -204,22 +227,37 @@ def test_a_url_without_its_entry_brings_no_images() -> None:
 
 def test_what_stands_before_the_xml_costs_nothing() -> None:
     for before in (
-        *("<br />\n<b>Warning</b>: no <b>x</b>\n", "Notice: x in y.php\n", "\ufeff\ufeff"),
+        *(
+            "<br />\n<b>Warning</b>: no <b>x</b>\n",
+            "Notice: x in y.php\n",
+            "\ufeff\ufeff",
+        ),
         *("x", "<style>a{}</style>"),
     ):
         for kind in (Kind.URLSET, Kind.INDEX, Kind.RSS, Kind.ATOM):
             assert locs(before + FORMATS[kind]) == URLS, before
         assert locs(before + FORMATS[Kind.URLSET].partition("?>")[2]) == URLS
     # The mark counts, not the declaration.
-    latin = "<?xml version='1.0' encoding='iso-8859-1'?>" + FORMATS[Kind.URLSET].partition("?>")[2]
+    latin = (
+        "<?xml version='1.0' encoding='iso-8859-1'?>"
+        + FORMATS[Kind.URLSET].partition("?>")[2]
+    )
     assert locs("\ufeff\ufeff" + latin) == URLS
     # What is in comments and in pages isn't that.
     assert locs("<!-- <rss> -->" + FORMATS[Kind.URLSET]) == URLS
     for before in (
-        *("<html><pre>", "x\n<html><pre>", "<title>x</title><pre>", "x <!-- ", "\ufeff\ufeff<!-- "),
+        *(
+            "<html><pre>",
+            "x\n<html><pre>",
+            "<title>x</title><pre>",
+            "x <!-- ",
+            "\ufeff\ufeff<!-- ",
+        ),
         *('{"a": "x ', '["', "<script>a = '", "GIF89a\1 \0"),
     ):
-        reader, entries = read(before + FORMATS[Kind.URLSET].partition("?>")[2].lstrip())
+        reader, entries = read(
+            before + FORMATS[Kind.URLSET].partition("?>")[2].lstrip()
+        )
         assert (entries, reader.kind) == ([], None), before
 
 
@@ -235,13 +273,25 @@ def test_truncated_gzip_gives_the_entries_before_the_cut() -> None:
 
 
 def test_gzip_of_several_members_and_with_rubbish_at_its_end() -> None:
-    first, second = gzip.compress(b"http://a.test/1\n"), gzip.compress(b"http://a.test/2\n")
-    for body in (first + second, first + second + b"\0" * 600, first + b"\0\0" + second + b"rub"):
+    first, second = (
+        gzip.compress(b"http://a.test/1\n"),
+        gzip.compress(b"http://a.test/2\n"),
+    )
+    for body in (
+        first + second,
+        first + second + b"\0" * 600,
+        first + b"\0\0" + second + b"rub",
+    ):
         reader, entries = read(body)
-        assert [entry["loc"] for entry in entries] == ["http://a.test/1", "http://a.test/2"]
+        assert [entry["loc"] for entry in entries] == [
+            "http://a.test/1",
+            "http://a.test/2",
+        ]
         assert reader.problem is None
     many = gzip.compress(
-        "\n".join(f"http://a.test/{random.Random(n).random()}" for n in range(3000)).encode()
+        "\n".join(
+            f"http://a.test/{random.Random(n).random()}" for n in range(3000)
+        ).encode()
     )
     reader, entries = read(first + many[:20_000] + b"rub" * 9 + many[20_027:])
     assert len(entries) > 100
@@ -251,8 +301,12 @@ def test_gzip_of_several_members_and_with_rubbish_at_its_end() -> None:
 def test_a_text_sitemap_is_read_line_by_line() -> None:
     wanted = ["http://a.test/1", "http://a.test/2", "no URL", "http://a.test/ä"]
     for end in ("\n", "\r\n", "\r", "\n\n \t\n"):
-        text = end.join(["http://a.test/1", "  http://a.test/2\t", "no URL", "http://a.test/ä"])
-        for body, step in product((text, text + end, "\ufeff" + text), (1, unpack.STEP)):
+        text = end.join(
+            ["http://a.test/1", "  http://a.test/2\t", "no URL", "http://a.test/ä"]
+        )
+        for body, step in product(
+            (text, text + end, "\ufeff" + text), (1, unpack.STEP)
+        ):
             assert locs(body, step=step) == wanted
     assert locs(text.encode("utf-16")) == wanted
     assert locs(text.encode("latin-1")) == [*wanted[:3], "http://a.test/%E4"]
@@ -264,7 +318,9 @@ def test_encodings_of_xml_and_what_is_none() -> None:
         body = urlset(["http://a.test/ä?a=1&b=2"]).replace("UTF-8", name)
         assert locs(body.encode(encoding)) == ["http://a.test/ä?a=1&b=2"]
     for name in ("zlib_codec", "unicode_escape", "utf-7", "idna", "x-none", "rot13"):
-        assert locs(f"<?xml version='1.0' encoding='{name}'?>" + urlset(URLS)) == URLS, name
+        assert (
+            locs(f"<?xml version='1.0' encoding='{name}'?>" + urlset(URLS)) == URLS
+        ), name
 
 
 def test_reading_stops_at_the_limits() -> None:
@@ -343,10 +399,17 @@ def test_damage_within_loc_costs_that_page_only(damage: str | bytes) -> None:
     """However many there are: libxml2 is silent after 100 errors."""
     loc = damage if isinstance(damage, bytes) else damage.encode()
     many = 3 if len(loc) > 1000 else 150
-    bad, good = b"<url><loc>" + loc + b"</loc></url>", b"<url><loc>http://a.test/good</loc></url>"
+    bad, good = (
+        b"<url><loc>" + loc + b"</loc></url>",
+        b"<url><loc>http://a.test/good</loc></url>",
+    )
     for root in (b"<urlset>", b"<urlset xmlns='x'>"):
         reader, entries = read(root + (bad + good) * many + b"</urlset>")
-        sound = [entry["loc"] for entry in entries if not entry.get("broken") and entry.get("loc")]
+        sound = [
+            entry["loc"]
+            for entry in entries
+            if not entry.get("broken") and entry.get("loc")
+        ]
         assert sound == ["http://a.test/good"] * many
         assert sum(entry.get("broken", False) for entry in entries) == many
         assert (reader.problem or "").startswith("broken XML, line 1: ")
@@ -357,7 +420,9 @@ def test_damage_within_loc_costs_that_page_only(damage: str | bytes) -> None:
 )
 def test_bytes_that_are_no_text_in_other_encodings(encoding: str, data: bytes) -> None:
     bad = b"\x00\xd8" if data else b"\xff"
-    head = f"<?xml version='1.0' encoding='{encoding}'?><urlset><url><loc>http://a.test/"
+    head = (
+        f"<?xml version='1.0' encoding='{encoding}'?><urlset><url><loc>http://a.test/"
+    )
     tail = "</loc></url><url><loc>http://a.test/good</loc></url></urlset>"
     codec = "utf-16-le" if data else encoding
     _, entries = read(data + head.encode(codec) + bad + tail.encode(codec))
@@ -366,7 +431,9 @@ def test_bytes_that_are_no_text_in_other_encodings(encoding: str, data: bytes) -
 
 def test_an_entry_is_not_lost_with_what_is_around_it() -> None:
     one = "<url><loc>http://a.test/1</loc></url>"
-    rubbish = "\x01 < & &nbsp;|</url></x>|<url>|<!-- x -->|<?php x ?>|<![CDATA[<]]>|</urlset>"
+    rubbish = (
+        "\x01 < & &nbsp;|</url></x>|<url>|<!-- x -->|<?php x ?>|<![CDATA[<]]>|</urlset>"
+    )
     rubbish += "|</urlset><urlset>|<a|<!x>|<!|<a b='|<url/>|<url></url>"
     for some in rubbish.split("|"):
         _, entries = read(f"<urlset>{one}{some}{one}</urlset>")
@@ -414,9 +481,18 @@ CHILDREN: list[tuple[str, str | None]] = [
     (of_rss(f"<guid>http://a.test/g</guid>{LINK}"), "http://a.test/p"),
     (of_rss("<link/><guid>http://a.test/p</guid>"), "http://a.test/p"),
     (of_rss(f"<atom:link href='http://a.test/a'/>{LINK}"), "http://a.test/p"),
-    (of_rss(f"<link xmlns='http://www.w3.org/2005/Atom' href='x'/>{LINK}"), "http://a.test/p"),
-    ("<feed><entry><link title='a > b' href='http://a.test/p'/></entry></feed>", "http://a.test/p"),
-    ("<urlset><url a='/>'><loc b='\">'>http://a.test/p</loc></url></urlset>", "http://a.test/p"),
+    (
+        of_rss(f"<link xmlns='http://www.w3.org/2005/Atom' href='x'/>{LINK}"),
+        "http://a.test/p",
+    ),
+    (
+        "<feed><entry><link title='a > b' href='http://a.test/p'/></entry></feed>",
+        "http://a.test/p",
+    ),
+    (
+        "<urlset><url a='/>'><loc b='\">'>http://a.test/p</loc></url></urlset>",
+        "http://a.test/p",
+    ),
 ]
 
 
@@ -431,7 +507,10 @@ def test_elements_with_names_of_ours() -> None:
     children = "".join(f"<{name}>x</{name}><{name}><a>x</a></{name}>" for name in names)
     link = "<x:link hreflang='de' href='http://a.test/de'/><news:news><news:title>x</news:title></news:news>"
     [entry] = read(f"<urlset><url>{children}{link}{LOC}</url></urlset>", media=True)[1]
-    assert (entry["loc"], entry["alternate"]) == ("http://a.test/p", ["http://a.test/de"])
+    assert (entry["loc"], entry["alternate"]) == (
+        "http://a.test/p",
+        ["http://a.test/de"],
+    )
     assert "broken" not in entry
 
 
@@ -455,7 +534,9 @@ def test_a_text_is_a_sitemap_if_its_first_lines_are_urls() -> None:
 
 INSTRUCTIONS: dict[str, list[str]] = {
     f"<?xml version='1.0'><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
-    f"<?xml version='1.0'?><?style x='y'?><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
+    f"<?xml version='1.0'?><?style x='y'?><urlset><url><loc>{FIRST}</loc></url></urlset>": [
+        FIRST
+    ],
     f"<?php <urlset> ?><urlset><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
     f"<urlset><? no end ><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
     f"<urlset><? {'x' * 70_000} ><url><loc>{FIRST}</loc></url></urlset>": [FIRST],
@@ -470,8 +551,13 @@ def test_processing_instructions_are_no_content() -> None:
         for body, urls in INSTRUCTIONS.items():
             with row(body[:60]):
                 for size in (1, 7, len(body)):
-                    pieces = [body[at : at + size].encode() for at in range(0, len(body), size)]
-                    entries = [one for some in SitemapReader().read(pieces) for one in some]
+                    pieces = [
+                        body[at : at + size].encode()
+                        for at in range(0, len(body), size)
+                    ]
+                    entries = [
+                        one for some in SitemapReader().read(pieces) for one in some
+                    ]
                     assert [entry["loc"] for entry in entries] == urls
 
 
@@ -491,5 +577,7 @@ def test_links_of_feeds_may_be_relative() -> None:
     """By xml:base, else where the feed is from. Sitemaps' own may not."""
     for body, urls in LINKS:
         reader = SitemapReader(url="https://x.test/blog/feed")
-        found = [entry["loc"] for some in reader.read([body.encode()]) for entry in some]
+        found = [
+            entry["loc"] for some in reader.read([body.encode()]) for entry in some
+        ]
         assert (body, found) == (body, urls)

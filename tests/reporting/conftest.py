@@ -55,7 +55,9 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def record(path: Path) -> Record:
     async def crawled(what: Any, settings: Any = None, **more: Any) -> Recorded:
-        result = await crawl(what, {"REP_DECISIONS": str(path), **(settings or {})}, **more)
+        result = await crawl(
+            what, {"REP_DECISIONS": str(path), **(settings or {})}, **more
+        )
         return Recorded(result, read(path) if path.is_file() else [])
 
     return crawled

@@ -17,7 +17,15 @@ from scrapy_rep.reporting import record as module
 from scrapy_rep.reporting.summary import STATS, Counts, parts_of
 from tests.helpers.behaviours import in_turn, silence
 from tests.helpers.crawling import CrawlResult, ListSpider, StepSpider, crawl
-from tests.helpers.held import HOLD, NEVER, Record, as_soon_as, assert_clean, origin_of, urls
+from tests.helpers.held import (
+    HOLD,
+    NEVER,
+    Record,
+    as_soon_as,
+    assert_clean,
+    origin_of,
+    urls,
+)
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
@@ -33,7 +41,12 @@ def warned(result: CrawlResult, words: str = "every start request") -> list[str]
 
 async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
     some = [sites.add(robots=RULES) for _ in range(3)]
-    wanted = [site.url(f"{path}{n}") for site in some for n in range(5) for path in ("/x", "/y")]
+    wanted = [
+        site.url(f"{path}{n}")
+        for site in some
+        for n in range(5)
+        for path in ("/x", "/y")
+    ]
     result = await crawl(wanted)
     told = lines(result, "Forbidden by")
     assert len(told) == len(lines(result)) == 3
@@ -52,8 +65,14 @@ async def test_the_first_that_is_forbidden_of_each_origin(sites: Sites) -> None:
 async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
     site = sites.add(robots=503)
     result = await crawl(urls(site, 20))  # REP_UNREACHABLE is "drop"
-    assert len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", "more for this")) == 1
-    assert len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", level="DEBUG")) == 19
+    assert (
+        len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", "more for this"))
+        == 1
+    )
+    assert (
+        len(lines(result, "robots.txt unreachable: HTTP 503: <GET ", level="DEBUG"))
+        == 19
+    )
 
 
 async def test_a_forgotten_origin_is_told_of_again(
@@ -64,22 +83,30 @@ async def test_a_forgotten_origin_is_told_of_again(
     several = [first, first, second, third, first]
     result = await crawl(StepSpider, steps=[site.url("/x") for site in several])
     told = lines(result, "Forbidden by")
-    assert [site.url("/x>") in line for site, line in zip(several[1:], told, strict=True)] == [
-        True
-    ] * 4
+    assert [
+        site.url("/x>") in line for site, line in zip(several[1:], told, strict=True)
+    ] == [True] * 4
 
 
 @pytest.mark.parametrize(
     ("agent", "suggested"),
-    [("OtherBot", "OtherBot"), (["Other-Image", "Other"], "Other-Image,Other"), (None, "'*'")],
+    [
+        ("OtherBot", "OtherBot"),
+        (["Other-Image", "Other"], "Other-Image,Other"),
+        (None, "'*'"),
+    ],
 )
-async def test_every_start_request_is_forbidden(sites: Sites, agent: Any, suggested: str) -> None:
+async def test_every_start_request_is_forbidden(
+    sites: Sites, agent: Any, suggested: str
+) -> None:
     """The command names the request's agent: by another, its answer could contradict the crawl."""
     site = sites.add(robots=RULES)
     meta = {"rep_user_agent": agent} if agent else {}
     url = site.url("/private/it's")
     requests = [Request(one, meta=meta) for one in (url, site.url("/x"))]
-    result = await crawl(requests, {"CONCURRENT_REQUESTS": 1, "USER_AGENT": "Mozilla/5.0"})
+    result = await crawl(
+        requests, {"CONCURRENT_REQUESTS": 1, "USER_AGENT": "Mozilla/5.0"}
+    )
     quoted = shlex.quote(url)
     assert quoted.startswith("'")
     [line] = warned(result)
@@ -96,13 +123,17 @@ async def test_every_start_request_was_given_up(sites: Sites) -> None:
     settings = {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2}
     result = await crawl([f"{down}/1", f"{down}/2"], settings)
     [line] = warned(result)
-    assert line.startswith("robots.txt was unreachable for every start request (2). If the crawl")
+    assert line.startswith(
+        "robots.txt was unreachable for every start request (2). If the crawl"
+    )
     assert "robots.txt unreachable" in line
     assert summary(result)[1] == "Requests: 0 allowed, 0 forbidden, 2 held, 2 given up"
     assert_clean(result)
 
 
-async def test_some_start_requests_were_forbidden_and_some_given_up(sites: Sites) -> None:
+async def test_some_start_requests_were_forbidden_and_some_given_up(
+    sites: Sites,
+) -> None:
     """Of the latter, robots.txt has refused nothing."""
     site, down = sites.add(robots=RULES), sites.add(robots=503)
     result = await crawl([site.url("/x"), *urls(down, 2)])  # REP_UNREACHABLE is "drop"
@@ -122,7 +153,9 @@ class ErrbackSpider(ListSpider):
 
 
 @pytest.mark.parametrize("path", ["/private", "/page"])
-async def test_what_is_requested_later_is_no_start_request(sites: Sites, path: str) -> None:
+async def test_what_is_requested_later_is_no_start_request(
+    sites: Sites, path: str
+) -> None:
     site = sites.add(robots=RULES)
     result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url(path))
     [line] = warned(result)
@@ -138,14 +171,20 @@ async def test_a_start_request_that_need_not_obey_gets_through(sites: Sites) -> 
 
 
 @pytest.mark.parametrize("page", [404, silence()], ids=["404", "silent"])
-async def test_a_start_request_that_fails_is_none_that_is_refused(sites: Sites, page: Any) -> None:
+async def test_a_start_request_that_fails_is_none_that_is_refused(
+    sites: Sites, page: Any
+) -> None:
     site = sites.add(robots=RULES, pages={"/page": page})
     settings = {"DOWNLOAD_TIMEOUT": 0.2, "RETRY_ENABLED": False}
-    result = await crawl([site.url("/x"), site.url("/page"), site.url("/private")], settings)
+    result = await crawl(
+        [site.url("/x"), site.url("/page"), site.url("/private")], settings
+    )
     assert warned(result) == []
 
 
-async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any) -> None:
+async def test_start_requests_kept_for_the_next_run(
+    sites: Sites, tmp_path: Any
+) -> None:
     """The user has stopped the crawl: others may have got through."""
     site, other = sites.add(robots=503), sites.add(robots=RULES)
     settings = {**HOLD, "JOBDIR": str(tmp_path),
@@ -167,18 +206,25 @@ async def test_start_requests_kept_for_the_next_run(sites: Sites, tmp_path: Any)
 
 async def test_the_summary_counts_without_stats(sites: Sites) -> None:
     none = {"STATS_CLASS": "scrapy.statscollectors.DummyStatsCollector"}
-    result = await crawl([sites.add(robots=RULES).url(path) for path in ("/x", "/page")], none)
+    result = await crawl(
+        [sites.add(robots=RULES).url(path) for path in ("/x", "/page")], none
+    )
     assert summary(result)[1] == "Requests: 1 allowed, 1 forbidden"
 
 
 async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> None:
-    site, other = sites.add(robots=RULES), sites.add(robots="User-agent: testbot\nDisallow: /")
+    site, other = (
+        sites.add(robots=RULES),
+        sites.add(robots="User-agent: testbot\nDisallow: /"),
+    )
     none, away = sites.add(robots=404), sites.add(robots=in_turn(503, 503, RULES))
     wanted = [
         *urls(site, 4, "/private/"), *urls(site, 2, "/x"), *urls(site, 7, "/page"),
         *urls(other, 3), *urls(none, 5), *urls(away, 6), f"{sites.refused()}/1",
     ]  # fmt: skip
-    result = await crawl(StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1}, steps=wanted)
+    result = await crawl(
+        StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1}, steps=wanted
+    )
     assert summary(result) == [
         "robots.txt of 5 origins: 3 with rules, 1 without restrictions, 1 unreachable (refused)",
         "Requests: 18 allowed, 9 forbidden, 1 dropped (robots.txt unreachable), 1 held, 1 released",
@@ -194,8 +240,13 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
 async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) -> None:
     """What was found, read, taken; not the stats' names from A to Z."""
     site = sites.add()
-    site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")
-    site.set("/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"]))
+    site.set(
+        "/robots.txt",
+        f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n",
+    )
+    site.set(
+        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
+    )
     site.set("/gone.xml", 404)
     result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
     told = summary(result)[2:]
@@ -205,7 +256,9 @@ async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) ->
     ]
     stats = {"rep/usage/n/search": 2, "rep/usage/n/train-ai": 1200, "rep/usage/pages": 1300,
              "rep/crawl_delay/max": 2.5, "rep/crawl_delay/origins": 3, "rep/page/dropped": 0}  # fmt: skip
-    assert [parts_of(stats, words) for words in STATS.values() if parts_of(stats, words)] == [
+    assert [
+        parts_of(stats, words) for words in STATS.values() if parts_of(stats, words)
+    ] == [
         ["3 obeyed", "at most 2.5 s"],
         ["1,300 recorded", "disallowed (1,200 train-ai, 2 search)"],
     ]
@@ -281,7 +334,9 @@ def test_rules_are_counted_over_all_origins() -> None:
         for _ in range(number + 1):
             forbids(counts, origin, 5 - number)
     forbids(counts, town[0], 9, "/y")
-    counts.forbids(RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN"))
+    counts.forbids(
+        RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN")
+    )
     first, second = counts.rules.top
     assert (first.rule, first.times, first.all_origins) == ("Disallow: /x", 6, 3)
     assert (second.rule, second.known[str(town[0])].line) == ("Disallow: /y", 9)
@@ -300,6 +355,9 @@ def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None
         counts.no_answer(origin)  # a later fetch was cancelled
         forbids(counts, origin, 1, f"/{number % 300}")
         forbids(counts, origin, 1)
-    assert counts.outcomes == {("with rules", ""): 250, ("without restrictions", ""): 750}
+    assert counts.outcomes == {
+        ("with rules", ""): 250,
+        ("without restrictions", ""): 750,
+    }
     assert counts.rules.top[0].times == counts.rules.top[0].all_origins == 1000
     assert len(counts.rules) <= 50

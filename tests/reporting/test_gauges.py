@@ -31,7 +31,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.reporting.record_file._SECONDS", 0.05)
 
 
-async def test_a_crawl_in_which_all_works_has_none(sites: Sites, tmp_path: Path) -> None:
+async def test_a_crawl_in_which_all_works_has_none(
+    sites: Sites, tmp_path: Path
+) -> None:
     site = sites.add(robots=RULES)
     settings = {**in_a_file(tmp_path), "JOBDIR": str(tmp_path / "job"), "REP_SITEMAPS": True,
                 "REP_DECISIONS": str(tmp_path / "d.jsonl")}  # fmt: skip

@@ -39,13 +39,19 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     town = {name: sites.add(robots=robots) for name, robots in answers.items()}
     refused, own = sites.refused(), sites.add()
     wanted = [*(site.url("/x") for site in (*town.values(), own)), f"{refused}/x"]
-    settings = {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 1, "REP_OVERRIDES": {own.host: None}}
+    settings = {
+        **HOLD,
+        "_REP_HOLD_DEAD_HOST_TRIES": 1,
+        "REP_OVERRIDES": {own.host: None},
+    }
     crawled = await record(wanted, settings)
     found: dict[str, list[dict[str, Any]]] = {}
     for line in crawled.of("answer"):
         found.setdefault(line["origin"], []).append(line["answer"])
     told = {name: found[origin_of(site)] for name, site in town.items()}
-    assert [one["outcome"] for one in told.pop("unreachable")] == ["unreachable"] * 2 + ["rules"]
+    assert [one["outcome"] for one in told.pop("unreachable")] == [
+        "unreachable"
+    ] * 2 + ["rules"]
     assert {name: [one["outcome"] for one in told[name]] for name in told} == {
         name: [name] for name in told
     }
@@ -56,13 +62,19 @@ async def test_each_answer_is_on_record(sites: Sites, record: Record) -> None:
     assert all((one["asked"] is None) == (one["fetches"] == 0) for one in every)
     [dead] = found[refused]
     assert (dead["kind"], dead["attempts"]) == ("refused", 1)
-    assert crawled.result.stat("robotstxt/request_count") == sum(map(len, found.values())) - 1
+    assert (
+        crawled.result.stat("robotstxt/request_count")
+        == sum(map(len, found.values())) - 1
+    )
 
 
 async def test_what_the_project_prevents_is_on_record(record: Record) -> None:
     crawled = await record(["ftp://127.0.0.1/x"], {"DOWNLOAD_HANDLERS": {"ftp": None}})
     [line] = crawled.of("answer")
-    assert (line["answer"]["outcome"], line["answer"]["kind"]) == ("none", "configuration")
+    assert (line["answer"]["outcome"], line["answer"]["kind"]) == (
+        "none",
+        "configuration",
+    )
 
 
 @pytest.mark.scrapy_api
@@ -78,7 +90,10 @@ async def test_a_crawl_is_on_record_from_its_beginning_to_its_end(
         "crawl_started", "crawl_ended", "finished",
     )  # fmt: skip
     assert first["settings"]["agent"] == "testbot"
-    assert first["settings"]["changed"]["REP_CACHE_REDIS_URL"] == "redis://me:***@127.0.0.1"
+    assert (
+        first["settings"]["changed"]["REP_CACHE_REDIS_URL"]
+        == "redis://me:***@127.0.0.1"
+    )
     [allowed] = found.of("allowed_count")
     assert (allowed["origin"], allowed["count"]) == (origin_of(site), 7)
     counts = last["counts"]
@@ -171,12 +186,20 @@ def test_lines_that_were_moved_have_not_changed() -> None:
 
 async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:
     site = sites.add()
-    site.set("/robots.txt", f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n")
-    site.set("/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"]))
+    site.set(
+        "/robots.txt",
+        f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n",
+    )
+    site.set(
+        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
+    )
     site.set("/gone.xml", 404)
     crawled = await record([site.url("/")], {"REP_SITEMAPS": True})
     found = {one["url"]: one for one in crawled.of("sitemap")}
-    read, failed = found[site.url("/a.xml")]["sitemap"], found[site.url("/gone.xml")]["sitemap"]
+    read, failed = (
+        found[site.url("/a.xml")]["sitemap"],
+        found[site.url("/gone.xml")]["sitemap"],
+    )
     about = [read[name] for name in ("found", "kind", "entries", "taken")]
     assert about == ["listed", "urlset", 3, 2]
     assert sum(read["rejected"].values()) == 1
@@ -190,8 +213,12 @@ def test_why_it_is_unreachable_in_a_word_or_two() -> None:
     for reason, kind in {
         "HTTP 403, REP_FORBIDDEN is 'hold'": "HTTP 403",
         "CannotResolveHostError: a.example": "unknown host",
-        failed.format("OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"): "TLS",
-        failed.format("twisted.internet.error.ConnectionDone: Closed."): "connection lost",
+        failed.format(
+            "OpenSSL.SSL.Error: [('SSL routines', '', 'wrong version number')]"
+        ): "TLS",
+        failed.format(
+            "twisted.internet.error.ConnectionDone: Closed."
+        ): "connection lost",
         "Odd: a story": "Odd",
         None: "other",
     }.items():

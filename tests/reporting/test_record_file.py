@@ -45,9 +45,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.loop
 @pytest.mark.scrapy_api
-async def test_a_disallowed_request_is_one_whole_line(site: Site, record: Record) -> None:
+async def test_a_disallowed_request_is_one_whole_line(
+    site: Site, record: Record
+) -> None:
     url = site.url("/private/1")
-    [one] = (await record([url, site.url("/page"), site.url("/private/open")])).decisions
+    [one] = (
+        await record([url, site.url("/page"), site.url("/private/open")])
+    ).decisions
     assert re.fullmatch(r"[0-9a-f]{12}", one.pop("crawl"))
     for name in ("time", "fetched"):
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one.pop(name))
@@ -81,9 +85,13 @@ async def test_held_and_released(sites: Sites, record: Record) -> None:
 async def test_given_up_and_unreachable(sites: Sites, record: Record) -> None:
     down = sites.refused()
     steps = [f"{down}/1", f"{down}/2", "http://:80/x"]
-    found = await record(StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2}, steps=steps)
+    found = await record(
+        StepSpider, {**HOLD, "_REP_HOLD_DEAD_HOST_TRIES": 2}, steps=steps
+    )
     verdicts = ("held", "given_up", "unreachable", "unreachable")
-    assert found.told("url", "verdict") == list(zip([steps[0], *steps], verdicts, strict=True))
+    assert found.told("url", "verdict") == list(
+        zip([steps[0], *steps], verdicts, strict=True)
+    )
     _, given_up, dropped, invalid = found.decisions
     assert "; the host is down" in given_up["reason"]
     assert dropped["reason"].startswith("DownloadConnectionRefusedError: ")
@@ -109,7 +117,11 @@ async def test_after_thirty_days(sites: Sites, record: Record, clock: Clock) -> 
     found = await record(StepSpider, steps=steps, clock=clock)
     assert found.told("url", "verdict", "reason")[3:] == [
         (site.url("/1"), "unreachable", "HTTP 503"),
-        (site.url("/2"), "allowed", "unreachable for longer than REP_UNREACHABLE_LIMIT; HTTP 503"),
+        (
+            site.url("/2"),
+            "allowed",
+            "unreachable for longer than REP_UNREACHABLE_LIMIT; HTTP 503",
+        ),
     ]
 
 
@@ -128,7 +140,9 @@ async def test_the_body_can_be_got_back(
 
 
 @pytest.mark.loop
-async def test_a_second_run_appends_to_the_file(site: Site, path: Path, record: Record) -> None:
+async def test_a_second_run_appends_to_the_file(
+    site: Site, path: Path, record: Record
+) -> None:
     wanted = [site.url("/private/1"), site.url("/private/2")]
     for url in wanted:
         found = await record(url, {"REP_DECISIONS": path.as_uri()})
@@ -136,14 +150,20 @@ async def test_a_second_run_appends_to_the_file(site: Site, path: Path, record: 
     assert found.told("url") == [(url,) for url in wanted]
 
 
-async def test_placeholders_are_filled_in_and_folders_made(site: Site, tmp_path: Path) -> None:
-    await crawl(site.url("/private"), {"REP_DECISIONS": f"{tmp_path}/new/%(name)s-%(time)s"})
+async def test_placeholders_are_filled_in_and_folders_made(
+    site: Site, tmp_path: Path
+) -> None:
+    await crawl(
+        site.url("/private"), {"REP_DECISIONS": f"{tmp_path}/new/%(name)s-%(time)s"}
+    )
     [path] = tmp_path.glob("new/*")
     assert re.fullmatch(r"list-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\+00-00", path.name)
     assert len(read(path)) > 1
 
 
-async def test_lines_go_to_stdout_in_few_goes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_go_to_stdout_in_few_goes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writes: list[bytes] = []
 
     class Counting(BytesIO):
@@ -155,7 +175,9 @@ async def test_lines_go_to_stdout_in_few_goes(site: Site, monkeypatch: pytest.Mo
     await crawl(urls(site, 200, "/private"), {"REP_DECISIONS": "stdout:"})
     monkeypatch.undo()
     written = [json.loads(line) for line in b"".join(writes).splitlines()]
-    assert [one["line"] for one in written if one["verdict"] == "disallowed"] == [3] * 200
+    assert [one["line"] for one in written if one["verdict"] == "disallowed"] == [
+        3
+    ] * 200
     assert len(writes) < 20
 
 
@@ -166,7 +188,9 @@ async def test_an_ftp_password_is_never_shown(
     result = await crawl(site.url("/private"), {"REP_DECISIONS": url})
     assert len(read(tmp_path / "d.jsonl")) > 1
     assert len(lines(result, "Decisions are in ftp://me:***@")) == 1
-    ours = [one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")]
+    ours = [
+        one.getMessage() for one in result.records if one.name.startswith("scrapy_rep")
+    ]
     assert "secret" not in "".join(ours)
     assert_clean(result)
 
@@ -195,7 +219,9 @@ STORAGES = {"slow": SlowStorage, "broken": BrokenStorage}
 @pytest.mark.scrapy_api
 async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
     settings = {"FEED_STORAGES": STORAGES, "FEED_TEMPDIR": str(tmp_path)}
-    result = await crawl(urls(site, 3, "/private"), {**settings, "REP_DECISIONS": "slow://x"})
+    result = await crawl(
+        urls(site, 3, "/private"), {**settings, "REP_DECISIONS": "slow://x"}
+    )
     assert SlowStorage.stored.count(b'"verdict": "disallowed"') == 3
     assert list(tmp_path.iterdir()) == []
     assert_clean(result)
@@ -203,7 +229,12 @@ async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("_SECONDS", 0.02), ("_BYTES", 1)])
 async def test_written_as_the_crawl_goes(
-    site: Site, path: Path, record: Record, monkeypatch: pytest.MonkeyPatch, name: str, value: float
+    site: Site,
+    path: Path,
+    record: Record,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: float,
 ) -> None:
     monkeypatch.setattr(record_file, name, value)
     seen: list[int] = []
@@ -214,7 +245,12 @@ async def test_written_as_the_crawl_goes(
             seen.append([one["verdict"] for one in read(path)].count("disallowed"))
             return StepSpider.parse(self, response, **kwargs)
 
-    steps = [site.url("/private/1"), site.url("/1"), site.url("/private/2"), site.url("/2")]
+    steps = [
+        site.url("/private/1"),
+        site.url("/1"),
+        site.url("/private/2"),
+        site.url("/2"),
+    ]
     await record(WatchingSpider, steps=steps)
     assert seen == [1, 2]
 
@@ -285,5 +321,7 @@ async def test_a_wrong_uri_ends_the_crawl_at_its_start(
     for name in ("boto3", "boto3.session"):
         monkeypatch.setitem(sys.modules, name, None)
     result = await crawl(site.url("/"), {setting: "s3://bucket/x"})
-    why = f"{setting} is 's3://bucket/x', which can't be written: missing boto3 library."
+    why = (
+        f"{setting} is 's3://bucket/x', which can't be written: missing boto3 library."
+    )
     assert_ended_at_start(result, site, why)

@@ -16,9 +16,16 @@ from tests.helpers.crawling import ONE_ATTEMPT, crawl
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 
-FETCHED, REFUSED, UNREACHABLE = "NoneType", RobotsDisallowed.__name__, RobotsUnreachable.__name__
+FETCHED, REFUSED, UNREACHABLE = (
+    "NoneType",
+    RobotsDisallowed.__name__,
+    RobotsUnreachable.__name__,
+)
 PAGE = "<!DOCTYPE html><html><p>One moment, please"
-CLOUDFLARE, CHALLENGE = ("cf-mitigated", "challenge"), ("x-amzn-waf-action", "challenge")
+CLOUDFLARE, CHALLENGE = (
+    ("cf-mitigated", "challenge"),
+    ("x-amzn-waf-action", "challenge"),
+)
 CAPTCHA = ("x-amzn-waf-action", "captcha")
 HELD = {"REP_CHALLENGE": "hold"}
 SLOW = "user-agent: *\ncrawl-delay: 301\n"
@@ -49,14 +56,18 @@ async def test_what_settings_make_of_answers(sites: Sites) -> None:
             result = await crawl([site.url("/private")], {**ONE_ATTEMPT, **chosen})
             outcomes.append(type(result.failure(site.url("/private"))).__name__)
         became[reported] = tuple(outcomes)
-    assert became == {reported: (plain, with_it) for reported, *_, plain, with_it in ASKED_FOR}
+    assert became == {
+        reported: (plain, with_it) for reported, *_, plain, with_it in ASKED_FOR
+    }
 
 
 class Unwraps:
     """A project's middleware for sitemaps that a browser shows as HTML."""
 
     def process_response(self, request: Request, response: Response) -> Response:
-        _, viewer, wrapped = response.body.partition(b'<div id="webkit-xml-viewer-source-xml">')
+        _, viewer, wrapped = response.body.partition(
+            b'<div id="webkit-xml-viewer-source-xml">'
+        )
         body = wrapped.rpartition(b"</div>")[0]
         return response.replace(body=body) if viewer else response
 

@@ -73,7 +73,9 @@ async def test_what_answers_mean(sites: Sites) -> None:
         errors[request.url.split("/")[2]] = type(error)
     found = [errors.get(f"{site.name}:{site.port}") for site, _, _ in rows]
     reported = [row[0] for row in FETCHES]
-    assert dict(zip(reported, found, strict=True)) == {row[0]: row[3] for row in FETCHES}
+    assert dict(zip(reported, found, strict=True)) == {
+        row[0]: row[3] for row in FETCHES
+    }
     result.assert_clean()
 
 
@@ -90,7 +92,9 @@ SENT: list[tuple[str, dict[str, str], bool]] = [
 async def test_what_robots_txt_is_asked_with(sites: Sites) -> None:
     for _, headers, expected in SENT:
         site = sites.add(RULES)
-        result = await crawl([site.url("/private")], {"DEFAULT_REQUEST_HEADERS": headers})
+        result = await crawl(
+            [site.url("/private")], {"DEFAULT_REQUEST_HEADERS": headers}
+        )
         assert result.disallowed(site.url("/private"))
         [hit] = site.hits("/robots.txt")
         assert [hit.header(name) for name in headers] == [

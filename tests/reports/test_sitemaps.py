@@ -62,6 +62,8 @@ def test_which_urls_a_sitemap_has() -> None:
     for reported, body, urls in SITEMAPS:
         content = body.encode() if isinstance(body, str) else body
         found = [
-            entry["loc"] for entries in SitemapReader(url=FEED).read([content]) for entry in entries
+            entry["loc"]
+            for entries in SitemapReader(url=FEED).read([content])
+            for entry in entries
         ]
         assert (reported, found) == (reported, urls)

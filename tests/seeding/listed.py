@@ -20,7 +20,12 @@ class Listed:
     SETTINGS = {"REP_SITEMAPS": True, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
     def __init__(
-        self, sites: Sites, seconds: float = 0.04, *, robots_seconds: float = 0, count: int = 60
+        self,
+        sites: Sites,
+        seconds: float = 0.04,
+        *,
+        robots_seconds: float = 0,
+        count: int = 60,
     ) -> None:
         """:param count: pages of each of the four sitemaps"""
         self.site = site = sites.add()
@@ -40,7 +45,9 @@ class Listed:
     @property
     def asked(self) -> Counter[str]:
         hits = list(self.site.requests)
-        return Counter(self.site.url(one.target) for one in hits if one.path.startswith("/page"))
+        return Counter(
+            self.site.url(one.target) for one in hits if one.path.startswith("/page")
+        )
 
     def start(
         self, folder: Path, ends: str = "", reactor: str = "asyncio", **settings: Any

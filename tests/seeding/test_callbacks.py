@@ -60,7 +60,9 @@ def shop(sites: Sites) -> Site:
     """Its index links to a list, and that to two of its three items; the sitemap lists all."""
     site = lists(sites.add(), "/map.xml")
     items = [site.url(f"/item/{number}") for number in range(3)]
-    site.set("/map.xml", urlset([*items, site.url("/list/1"), site.url("/item/unwanted")]))
+    site.set(
+        "/map.xml", urlset([*items, site.url("/list/1"), site.url("/item/unwanted")])
+    )
     site.set("/start", page("<a href='/list/1'>x</a>"))
     site.set("/list/1", page("<a href='/item/0'>x</a><a href='/item/1'>y</a>"))
     return site
@@ -118,10 +120,15 @@ class TwoCallbacks(SeededSpider):
 async def test_a_page_that_is_lost_for_a_callback_is_told(sites: Sites) -> None:
     """It was seeded with the default one, and the spider's own request is a duplicate."""
     site = lists(sites.add(), "/map.xml")
-    site.set("/map.xml", urlset([site.url("/item"), site.url("/list/1"), site.url("/list/2")]))
+    site.set(
+        "/map.xml",
+        urlset([site.url("/item"), site.url("/list/1"), site.url("/list/2")]),
+    )
     result = await seeded(site, spider=TwoCallbacks)
     [warning] = lines(result, "dropped as a duplicate", level="WARNING")
-    assert warning.startswith(f"{site.url('/item')}, which a sitemap lists, was requested for")
+    assert warning.startswith(
+        f"{site.url('/item')}, which a sitemap lists, was requested for"
+    )
     assert "the callback other" in warning
     assert "sitemap_rules" in warning
 
@@ -173,7 +180,9 @@ NO_SEEDS = "REP_SITEMAPS is on, but the crawl requested no page of any site"
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_sitemaps_without_a_start_request_are_told(sites: Sites, named: bool) -> None:
+async def test_sitemaps_without_a_start_request_are_told(
+    sites: Sites, named: bool
+) -> None:
     site = sites.add(pages={"/map.xml": "<urlset/>"})
 
     class Named(SeededSpider):
@@ -230,12 +239,22 @@ async def test_the_spider_changes_the_request_for_each_page(sites: Sites) -> Non
 async def test_pages_of_a_period(sites: Sites) -> None:
     """What has no date comes, and so does an index that has changed since."""
     site = lists(sites.add(), "/index.xml", "/undated.xml")
-    days = ["2026-01-31", "2026-02-01", "2026-02-27T10:00:00Z", "2026-02-28", "2026-03-01"]
-    site.set("/index.xml", index([site.url(f"/{day}.xml") for day in days], "2026-03-05"))
+    days = [
+        "2026-01-31",
+        "2026-02-01",
+        "2026-02-27T10:00:00Z",
+        "2026-02-28",
+        "2026-03-01",
+    ]
+    site.set(
+        "/index.xml", index([site.url(f"/{day}.xml") for day in days], "2026-03-05")
+    )
     for day in days:
         site.set(f"/{day}.xml", urlset([site.url(f"/page/{day}")], day))
     site.set("/undated.xml", urlset([site.url("/page/never")]))
-    result = await seeded(site, REP_SITEMAP_SINCE="2026-02-01", REP_SITEMAP_UNTIL="2026-02-28")
+    result = await seeded(
+        site, REP_SITEMAP_SINCE="2026-02-01", REP_SITEMAP_UNTIL="2026-02-28"
+    )
     assert pages(result) == [site.url(f"/page/{day}") for day in [*days[1:3], "never"]]
     rejected = [result.stat(f"rep/sitemaps/rejected/{name}") for name in ("old", "new")]
     assert rejected == [1, 2]

@@ -42,7 +42,9 @@ async def test_a_sitemap_that_a_page_links_to_is_read(sites: Sites) -> None:
     with every_row() as row:
         for name, start in {
             "a link in the head": page(LINK),
-            "a relative one": page("<base href='/x/../'><link rel=sitemap href='own.xml'>"),
+            "a relative one": page(
+                "<base href='/x/../'><link rel=sitemap href='own.xml'>"
+            ),
             "a header": header('</own.xml>; rel="sitemap"'),
             "one of several": header("</a.css>; rel=preload, <own.xml>; rel=sitemap"),
         }.items():
@@ -79,7 +81,10 @@ async def test_any_page_of_the_site_may_link_to_one(sites: Sites) -> None:
     site = linking(sites)
     site.set("/own.xml", urlset([site.url(f"/page/{number}") for number in range(5)]))
     for number in range(5):
-        site.set(f"/page/{number}", page(LINK.replace("own", "more") if number == 3 else LINK))
+        site.set(
+            f"/page/{number}",
+            page(LINK.replace("own", "more") if number == 3 else LINK),
+        )
     site.set("/more.xml", urlset([site.url("/last")]))
     result = await seeded(site, **GUESS)
     assert len(pages(result)) == 6
@@ -163,7 +168,9 @@ async def test_a_private_address_is_not_asked(
     assert len(lines(result, "its host has a private address", level="WARNING")) == 1
 
 
-async def test_one_that_fails_is_a_warning_and_hostile_ones_cost_nothing(sites: Sites) -> None:
+async def test_one_that_fails_is_a_warning_and_hostile_ones_cost_nothing(
+    sites: Sites,
+) -> None:
     site = linking(sites)
     site.set("/own.xml", 404)
     result = await seeded(site, **GUESS)
@@ -196,7 +203,9 @@ def test_a_base_that_is_none_does_not_count() -> None:
     assert found == [["http://a.example/own.xml"]]
 
 
-async def test_only_start_pages_sites_count_if_the_project_says_so(sites: Sites) -> None:
+async def test_only_start_pages_sites_count_if_the_project_says_so(
+    sites: Sites,
+) -> None:
     other = linking(sites)
     site = linking(sites)
     site.set("/own.xml", urlset([site.url("/page"), other.url("/start")]))

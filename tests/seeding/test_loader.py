@@ -48,7 +48,9 @@ class World:
             crawl=self.crawl, scheduler_is_foreign=foreign, following=self.following
         )
         crawl.engine = engine
-        origins: Any = SimpleNamespace(targets=None, cache=SimpleNamespace(get=lambda _: None))
+        origins: Any = SimpleNamespace(
+            targets=None, cache=SimpleNamespace(get=lambda _: None)
+        )
         nothing: Any = None
         self.context = SeedingContext(
             crawl, origins, nothing, SpiderOptions(None), self.spool, Since(crawl, None)
@@ -62,7 +64,9 @@ class World:
             trail.scheduled(request)
 
     def add(self, *places: str, each: int = 1) -> list[str]:
-        found = {f"{place}/{number}.xml": place for place in places for number in range(each)}
+        found = {
+            f"{place}/{number}.xml": place for place in places for number in range(each)
+        }
         for place in places:
             some = {url: host for url, host in found.items() if host == place}
             assert self.spool.add_sitemaps(place, some) == ([*some], [])
@@ -151,7 +155,10 @@ async def test_entries_that_are_written_once_more_count_once(
 ) -> None:
     """The file failed after some of them."""
     monkeypatch.setattr("scrapy_rep.seeding.spool.RETRY_SECONDS", 0)
-    world, failing = World(), {"FROM sites": "http://b.example", "FROM origins": "http://a.example"}
+    world, failing = (
+        World(),
+        {"FROM sites": "http://b.example", "FROM origins": "http://a.example"},
+    )
     sitemap = world.spool.sitemap(*world.add("http://a.example"))
     assert sitemap is not None
     read = world.spool._read

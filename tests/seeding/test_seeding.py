@@ -20,17 +20,27 @@ UNREAD = " was not read: "
 
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize("on", [True, False])
-async def test_found_in_any_case_and_requested_if_it_is_on(sites: Sites, on: bool) -> None:
+async def test_found_in_any_case_and_requested_if_it_is_on(
+    sites: Sites, on: bool
+) -> None:
     site, discovered = sites.add(), Discovered()
     urls = [site.url("/b.xml?x=1"), site.url("/a.xml")]
     site.set("/robots.txt", listing(*urls))
     settings = ON if on else None
-    result = await crawl(site.url("/page"), settings, signal_handlers=discovered.handlers)
-    assert sorted(site.pages_asked) == [*(["/a.xml", "/b.xml?x=1"] if on else []), "/page"]
+    result = await crawl(
+        site.url("/page"), settings, signal_handlers=discovered.handlers
+    )
+    assert sorted(site.pages_asked) == [
+        *(["/a.xml", "/b.xml?x=1"] if on else []),
+        "/page",
+    ]
     assert discovered.urls == urls  # in the file's order
     expected = {"origin": Origin.from_url(site.url()), "spider": result.spider}
     for url, one in zip(urls, discovered.all, strict=True):
-        assert {key: one[key] for key in {*one} - {"signal", "sender"}} == {**expected, "url": url}
+        assert {key: one[key] for key in {*one} - {"signal", "sender"}} == {
+            **expected,
+            "url": url,
+        }
     assert result.stat("rep/sitemaps/found") == 2
     result.assert_clean()
 
@@ -55,11 +65,18 @@ async def test_once_though_robots_txt_is_fetched_again(
     site.set("/robots.txt", listing(site.url("/a.xml")))
     later = listing(site.url("/a.xml"), site.url("/new.xml"))
     steps = [
-        *[site.url("/1"), lambda: site.set("/robots.txt", later), DAY + 1, site.url("/2")],
+        *[
+            site.url("/1"),
+            lambda: site.set("/robots.txt", later),
+            DAY + 1,
+            site.url("/2"),
+        ],
         *[lambda: site.set("/robots.txt", 503), DAY + 1, site.url("/3")],
     ]
     clock = Clock().install(monkeypatch)
-    await crawl(StepSpider, ON, steps=steps, clock=clock, signal_handlers=discovered.handlers)
+    await crawl(
+        StepSpider, ON, steps=steps, clock=clock, signal_handlers=discovered.handlers
+    )
     assert site.count("/robots.txt") == 3
     assert (site.count("/a.xml"), site.count("/new.xml")) == (1, 1)
     assert discovered.urls == [site.url("/a.xml"), site.url("/new.xml")]
@@ -67,12 +84,18 @@ async def test_once_though_robots_txt_is_fetched_again(
 
 async def test_sitemaps_may_be_anywhere_and_pages_may_not(sites: Sites) -> None:
     """The robots.txt of its own host decides about a sitemap, whatever allowed_domains says."""
-    forbidding, allowing, busy = sites.add(robots=RULES), sites.add(), sites.add(robots=503)
+    forbidding, allowing, busy = (
+        sites.add(robots=RULES),
+        sites.add(),
+        sites.add(robots=503),
+    )
     # Who only serves sitemaps for others is not a site that the crawl meets.
     allowing.set("/robots.txt", listing("http://ignored.test/x"))
     private = [one.url("/private.xml") for one in (forbidding, allowing, busy)]
     site = sites.add(name="pages.test")
-    site.set("/robots.txt", listing(*private, site.url("/private/own.xml"), rules=RULES))
+    site.set(
+        "/robots.txt", listing(*private, site.url("/private/own.xml"), rules=RULES)
+    )
     allowing.set("/private.xml", urlset([site.url("/page"), allowing.url("/page")]))
     spider = type("Onsite", (SeededSpider,), {"allowed_domains": ["pages.test"]})
     result = await seeded(site, spider=spider, REP_SITEMAP_CROSS_HOST="any")
@@ -121,6 +144,8 @@ async def test_what_a_sitemap_line_says(sites: Sites) -> None:
                 asked = {"/start", "/good.xml", *([path] if path else [])}
                 assert sorted(site.pages_asked) == sorted(asked)
                 of_site = f"robots.txt of {site.url('')} "
-                said = [one for one in warnings(result, without=UNREAD) if of_site in one]
+                said = [
+                    one for one in warnings(result, without=UNREAD) if of_site in one
+                ]
                 lists = f"{of_site}lists 1 sitemap with a relative or an invalid URL: {value[:200]}"
                 assert said == [lists] * warned

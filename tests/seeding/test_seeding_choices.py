@@ -34,7 +34,9 @@ def seeding(sites: Sites, count: int = 6) -> Site:
     site = lists(sites.add(), "/index.xml")
     site.set("/index.xml", index([site.url("/news.xml"), site.url("/shop.xml")]))
     for name in ("news", "shop"):
-        site.set(f"/{name}.xml", urlset([site.url(f"/{name}/{n}") for n in range(count)]))
+        site.set(
+            f"/{name}.xml", urlset([site.url(f"/{name}/{n}") for n in range(count)])
+        )
     return site
 
 
@@ -48,7 +50,10 @@ class RulesSpider(SeededSpider):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.news: list[str] = []
-        self.sitemap_rules = [("/news/[0-2]$", "parse_news"), (re.compile("/news/3"), self.other)]
+        self.sitemap_rules = [
+            ("/news/[0-2]$", "parse_news"),
+            (re.compile("/news/3"), self.other),
+        ]
 
     def parse_news(self, response: Response) -> None:
         self.news.append(response.url)
@@ -66,13 +71,21 @@ async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> N
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_alternate_links_are_pages_if_the_spider_says_so(sites: Sites, on: bool) -> None:
+async def test_alternate_links_are_pages_if_the_spider_says_so(
+    sites: Sites, on: bool
+) -> None:
     site = lists(sites.add(), "/map.xml")
-    links = "".join(f'<l:link rel="alternate" href="{site.url(p)}"/>' for p in ("/de", "/fr"))
-    entry = f'<loc>{site.url("/en")}</loc>{links}<l:link rel="alternate" href="/relative"/>'
+    links = "".join(
+        f'<l:link rel="alternate" href="{site.url(p)}"/>' for p in ("/de", "/fr")
+    )
+    entry = (
+        f'<loc>{site.url("/en")}</loc>{links}<l:link rel="alternate" href="/relative"/>'
+    )
     site.set("/map.xml", f'<urlset xmlns:l="x"><url>{entry}</url></urlset>')
     result = await seeded(site, spider=spider(sitemap_alternate_links=on))
-    assert pages(result) == [site.url(path) for path in (["/de", "/en", "/fr"] if on else ["/en"])]
+    assert pages(result) == [
+        site.url(path) for path in (["/de", "/en", "/fr"] if on else ["/en"])
+    ]
     [page] = [one for one in result.spider.responses if one.url == site.url("/en")]
     assert page.meta["rep_sitemap"] == {
         "sitemap": site.url("/map.xml"),
@@ -110,8 +123,13 @@ async def test_a_page_carries_its_entry_as_the_filter_left_it(sites: Sites) -> N
         "<x:link rel='alternate' media='print' href='http://a.test/print'/>"
     )
     entries = [first, *(f"<loc>{site.url(f'/{n}')}</loc>" for n in (2, 3, 4, 13, 5))]
-    site.set("/map.xml", f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>")
-    result = await crawl(MetaSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start")])
+    site.set(
+        "/map.xml",
+        f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>",
+    )
+    result = await crawl(
+        MetaSpider, {"REP_SITEMAPS": True}, requests=[site.url("/start")]
+    )
     assert pages(result) == [site.url(path) for path in ("/1?changed", "/4", "/5")]
     [page] = [one for one in result.spider.responses if one.url.endswith("changed")]
     assert page.meta["rep_sitemap"] == {
@@ -135,7 +153,9 @@ def test_what_a_page_carries_is_bounded() -> None:
     recursive: dict[str, Any] = {"loc": "x", "lastmod": "2026"}
     recursive["mine"] = recursive
     long = {"loc": "x", "lastmod": "2026", "text": "x" * 70_000}
-    assert entry_as_json(recursive, 1) == entry_as_json(long, 1) == '{"lastmod": "2026"}'
+    assert (
+        entry_as_json(recursive, 1) == entry_as_json(long, 1) == '{"lastmod": "2026"}'
+    )
     some = {"loc": "x", "text": "x" * 10_000}
     assert len(entry_as_json(some, 10)) > 10_000
     assert entry_as_json(some, 1_000) == "{}"
@@ -165,12 +185,31 @@ def test_filters_that_are_wrong_leave_entries_out() -> None:
 
 async def test_pages_older_than_the_date_are_left_out(sites: Sites) -> None:
     site = lists(sites.add(), "/index.xml", "/new.xml")
-    site.set("/index.xml", index([site.url("/skipped.xml")], "2026-01-01T12:00:00+00:00"))
-    dates = ["2026-02-01", "2026-01-31T23:59:59Z", "2026", "2026-01", "2026-02-01T00:30:00+01:00"]
-    dates += ["nonsense", "", "Sun, 01 Feb 2026 00:00:00 GMT", "Sat, 31 Jan 2026 00:00:00 GMT"]
+    site.set(
+        "/index.xml", index([site.url("/skipped.xml")], "2026-01-01T12:00:00+00:00")
+    )
+    dates = [
+        "2026-02-01",
+        "2026-01-31T23:59:59Z",
+        "2026",
+        "2026-01",
+        "2026-02-01T00:30:00+01:00",
+    ]
+    dates += [
+        "nonsense",
+        "",
+        "Sun, 01 Feb 2026 00:00:00 GMT",
+        "Sat, 31 Jan 2026 00:00:00 GMT",
+    ]
     dates += ["2024/05/08", "May 8, 2024", "20240508", "2026-13-01"]
-    entries = [f"<loc>{site.url(f'/{n}')}</loc><lastmod>{d}</lastmod>" for n, d in enumerate(dates)]
-    site.set("/new.xml", f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>")
+    entries = [
+        f"<loc>{site.url(f'/{n}')}</loc><lastmod>{d}</lastmod>"
+        for n, d in enumerate(dates)
+    ]
+    site.set(
+        "/new.xml",
+        f"<urlset>{''.join(f'<url>{one}</url>' for one in entries)}</urlset>",
+    )
     result = await seeded(site, REP_SITEMAP_SINCE="2026-02-01")
     assert pages(result) == sorted(site.url(f"/{n}") for n in (0, 2, 5, 6, 7, 12))
     assert result.stat("rep/sitemaps/rejected/old") == 8
@@ -182,7 +221,11 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
     missing = dict.fromkeys(GUESSES, 404)
     every = [sites.add(robots=404, pages=dict(missing)) for _ in GUESSES]
     for place, site in zip(GUESSES, every, strict=True):
-        text = f"{site.url('/page')}\n" if place.endswith("txt") else urlset([site.url("/page")])
+        text = (
+            f"{site.url('/page')}\n"
+            if place.endswith("txt")
+            else urlset([site.url("/page")])
+        )
         site.set(place, text)
     forbidden = sites.add(robots=f"User-agent: *\nDisallow: {GUESSES[0]}$\n")
     forbidden.set(GUESSES[1], urlset([forbidden.url("/page")]))
@@ -202,9 +245,9 @@ async def test_well_known_places_are_tried_one_after_the_other(sites: Sites) -> 
     assert [down.count(place) for place in GUESSES] == [3, 0, 0, 0, 0, 0]
     assert listed.count(GUESSES[0]) == 0
     # To be expected: not worth a warning.
-    assert len(lines(result, nowhere.url("/"), "was not read: HTTP 404", level=None)) == len(
-        GUESSES
-    )
+    assert len(
+        lines(result, nowhere.url("/"), "was not read: HTTP 404", level=None)
+    ) == len(GUESSES)
     assert lines(result, "was not read", level="WARNING") == []
 
 
@@ -216,13 +259,19 @@ async def test_a_spider_names_sitemaps_itself(
     monkeypatch.setattr("scrapy_rep.seeding.discovery.MAX_SITEMAPS", 1)
     own, other = sites.add(robots="User-agent: *\nDisallow: /private\n"), sites.add()
     own.set("/index.xml", index([own.url("/a.xml")]))
-    own.set("/a.xml", urlset([own.url("/a"), own.url("/private"), other.url("/foreign")]))
+    own.set(
+        "/a.xml", urlset([own.url("/a"), own.url("/private"), other.url("/foreign")])
+    )
     lists(other, "/b.xml").set("/b.xml", urlset([other.url("/b")]))
     own.set("/c.xml", urlset([own.url("/c")]))
     named = spider(rep_sitemaps=(own.url("/index.xml"), own.url("/c.xml")))
-    result = await seeded(*([other] if others else []), spider=named, REP_SITEMAPS=others)
+    result = await seeded(
+        *([other] if others else []), spider=named, REP_SITEMAPS=others
+    )
     found = [own.url("/a"), own.url("/c"), *([other.url("/b")] if others else [])]
-    assert pages(result) == found, "as if robots.txt had listed it: no pages of other hosts"
+    assert pages(result) == found, (
+        "as if robots.txt had listed it: no pages of other hosts"
+    )
     assert result.stat("rep/sitemaps/found") == 4
 
 
@@ -238,16 +287,23 @@ class HookSpider(SeededSpider):
         return Request(request.url, headers={"X-Token": "file"}, meta={"mine": 1})
 
 
-async def test_a_hook_of_the_spiders_sees_each_request_for_a_sitemap(sites: Sites) -> None:
+async def test_a_hook_of_the_spiders_sees_each_request_for_a_sitemap(
+    sites: Sites,
+) -> None:
     names = ["a", "broken", "odd"]
     site = lists(sites.add(), "/index.xml")
     site.set("/index.xml", index([site.url(f"/{name}.xml") for name in names]))
     for name in names:
         site.set(f"/{name}.xml", urlset([site.url(f"/{name}")]))
-    starts = [site.url("/start"), site.url("/a.xml")]  # which the dupe filter knows then
+    starts = [
+        site.url("/start"),
+        site.url("/a.xml"),
+    ]  # which the dupe filter knows then
     result = await crawl(HookSpider, {"REP_SITEMAPS": True}, requests=starts)
     assert set(pages(result)) == {starts[1], *(site.url(f"/{name}") for name in names)}
-    tokens = {hit.path: token for hit in site.requests if (token := hit.header("X-Token"))}
+    tokens = {
+        hit.path: token for hit in site.requests if (token := hit.header("X-Token"))
+    }
     assert tokens == {"/index.xml": "index", "/a.xml": "file"}
     assert result.log.count("sitemap_request() raised an exception") == 1
     assert result.reason == "finished"
@@ -311,7 +367,9 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
 async def test_priorities_are_those_of_the_settings(sites: Sites) -> None:
     settings = {"_REP_SITEMAP_PAGE_PRIORITY": -7, "_REP_SITEMAP_PRIORITY": 500}
     result = await seeded(seeding(sites, 3), **settings)
-    requests = [response.request for response in result.spider.responses if response.request]
+    requests = [
+        response.request for response in result.spider.responses if response.request
+    ]
     assert sorted(one.priority for one in requests) == [-7] * 6 + [0]
     assert all(("rep_sitemap" in one.meta) == (one.priority == -7) for one in requests)
     # Nothing else of ours is left on them.
@@ -343,7 +401,9 @@ class RuleSpider(CrawlSpider, Starting):
 
 @pytest.mark.scrapy_api
 async def test_spiders_that_have_callbacks_of_their_own(sites: Sites) -> None:
-    site = lists(sites.add(pages={"/page": page("<a href='/linked'>x</a>")}), "/map.xml")
+    site = lists(
+        sites.add(pages={"/page": page("<a href='/linked'>x</a>")}), "/map.xml"
+    )
     site.set("/map.xml", urlset([site.url("/page")]))
     assert pages(await seeded(site, spider=OldSitemapSpider)) == [site.url("/page")]
     # Its rule takes every link, and doesn't follow those of the page.
@@ -354,7 +414,10 @@ NO_MODE, METHOD = "rep_sitemaps is ", " must be a method."
 RULES, FOLLOW = (f"sitemap_{name} must be a list of " for name in ("rules", "follow"))
 NO_MODE, METHOD = "rep_sitemaps is ", " must be a method."
 WRONG: list[tuple[str, Any, str]] = [
-    *(("sitemap_rules", [rule], RULES) for rule in (("", "nothing"), ("(", "parse"), "/x")),
+    *(
+        ("sitemap_rules", [rule], RULES)
+        for rule in (("", "nothing"), ("(", "parse"), "/x")
+    ),
     *(("sitemap_follow", value, FOLLOW) for value in (["("], "/news")),
     *(("sitemap_filter", "x", METHOD), ("sitemap_request", 1, METHOD)),
     *(
@@ -364,7 +427,9 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [("rep_sitemaps", "often"), ("sitemap_follow", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("rep_sitemaps", "often"), ("sitemap_follow", 1)]
+)
 async def test_wrong_attributes_end_the_crawl_at_its_start(
     sites: Sites, name: str, value: Any
 ) -> None:
@@ -383,6 +448,9 @@ def test_attributes_are_checked() -> None:
         for name, value, message in WRONG:
             crawler = get_crawler(SeededSpider)
             crawler.spider = spider(**{name: value})()
-            with row((name, value)), pytest.raises(SettingsError, match=re.escape(message)):
+            with (
+                row((name, value)),
+                pytest.raises(SettingsError, match=re.escape(message)),
+            ):
                 SpiderOptions(crawler.spider)
                 seeding_mode(crawler, RepSettings())

@@ -22,7 +22,16 @@ from tests.helpers.crawling import crawl
 from tests.helpers.files import impatient
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
-from tests.helpers.sitemaps import SeededSpider, atom, index, lists, pages, rss, seeded, urlset
+from tests.helpers.sitemaps import (
+    SeededSpider,
+    atom,
+    index,
+    lists,
+    pages,
+    rss,
+    seeded,
+    urlset,
+)
 
 pytestmark = pytest.mark.slow
 ON = {"REP_SITEMAPS": True}
@@ -33,7 +42,9 @@ def some(site: Site, name: str, count: int = 5) -> list[str]:
 
 
 def listed(site: Site, count: int) -> list[str]:
-    lists(site, "/index.xml").set("/index.xml", index([site.url("/a.xml"), site.url("/b.xml")]))
+    lists(site, "/index.xml").set(
+        "/index.xml", index([site.url("/a.xml"), site.url("/b.xml")])
+    )
     wanted = some(site, "page", count)
     site.set("/a.xml", urlset(wanted[::2]))
     site.set("/b.xml", urlset(wanted[1::2]))
@@ -63,14 +74,17 @@ async def test_what_is_fetched_is_what_is_listed(sites: Sites) -> None:
     # gzip once for the way, and once more because it is a .gz
     two.set("/s.xml", gzipped(gzip.compress(urlset(urls["two"] + wanted[:3]).encode())))
     maps.set("/of-one.xml", gzipped(urlset(urls["elsewhere"]).encode()))
-    there = [f"Sitemap: {url}\n" for url in (one.url("/index.xml"), maps.url("/of-one.xml"))]
+    there = [
+        f"Sitemap: {url}\n" for url in (one.url("/index.xml"), maps.url("/of-one.xml"))
+    ]
     one.set("/robots.txt", RULES + "".join(there))
     two.set("/robots.txt", there[0])  # so both may be in what the index leads to
     result = await seeded(one)
     assert pages(result) == sorted(wanted)
     assert result.stat("robotstxt/forbidden") == len(forbidden) + 1
     counts = [
-        result.stat(f"rep/sitemaps/{name}") for name in ("found", "fetched", "failed", "urls")
+        result.stat(f"rep/sitemaps/{name}")
+        for name in ("found", "fetched", "failed", "urls")
     ]
     assert counts == [9, 8, 1, len(wanted) + len(forbidden) + 3 + 7]
     assert len(lines(result, "accepted")) == 8
@@ -92,7 +106,9 @@ async def test_the_scheduler_has_few_at_a_time(
         waiting.append(spider.crawler.stats.get_value("rep/sitemaps/waiting", 0))
 
     handlers = {signals.request_scheduled: scheduled}
-    result = await crawl(SeededSpider, ON, requests=[site.url("/start")], signal_handlers=handlers)
+    result = await crawl(
+        SeededSpider, ON, requests=[site.url("/start")], signal_handlers=handlers
+    )
     assert pages(result) == sorted(wanted)
     assert 16 < max(sizes) <= 33
     assert max(waiting) >= 75
@@ -118,12 +134,16 @@ async def test_sites_have_turns(sites: Sites) -> None:
         if quick.url("/page") in response.url:
             done.append(response.url)
             if len(done) == 12:
-                deferred_from_coro(spider.crawler.engine.close_spider_async(reason="enough"))
+                deferred_from_coro(
+                    spider.crawler.engine.close_spider_async(reason="enough")
+                )
 
     settings = {**ON, "CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
     handlers = {signals.response_received: responded}
     starts = [slow.url("/start"), quick.url("/start")]
-    result = await crawl(SeededSpider, settings, requests=starts, signal_handlers=handlers)
+    result = await crawl(
+        SeededSpider, settings, requests=starts, signal_handlers=handlers
+    )
     assert result.reason == "enough"
 
 
@@ -155,7 +175,8 @@ class FailingDupeFilter(Failing, RFPDupeFilter):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"SCHEDULER": FailingScheduler}, {"DUPEFILTER_CLASS": FailingDupeFilter}]
+    "settings",
+    [{"SCHEDULER": FailingScheduler}, {"DUPEFILTER_CLASS": FailingDupeFilter}],
 )
 async def test_a_scheduler_that_raises(
     sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
@@ -165,9 +186,15 @@ async def test_a_scheduler_that_raises(
         failing.asked = 0
     site = sites.add()
     wanted = listed(site, 40)
-    result = await crawl(SeededSpider, {**ON, **settings}, requests=[site.url("/start")])
+    result = await crawl(
+        SeededSpider, {**ON, **settings}, requests=[site.url("/start")]
+    )
     assert pages(result) == wanted
-    assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
+    assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [
+        1,
+        1,
+        1,
+    ]
     assert len(lines(result, "Can't schedule pages from sitemaps", level="ERROR")) >= 1
     assert result.reason == "finished"
     assert not any(one.exc_info for one in result.records)
@@ -223,7 +250,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> type[FailingFile]:
 
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("verb", ["SELECT", "COMMIT"])
-async def test_a_disk_that_fails(sites: Sites, failing: type[FailingFile], verb: str) -> None:
+async def test_a_disk_that_fails(
+    sites: Sites, failing: type[FailingFile], verb: str
+) -> None:
     """The crawl ends all the same, once the time to wait is over."""
     failing.verb, failing.first, failing.last = verb, 3, 10**9
     site = sites.add()
@@ -252,7 +281,11 @@ async def test_a_disk_that_fails_for_a_while(
     result = await crawl(SeededSpider, settings, requests=[site.url("/start")])
     assert failing.calls >= failing.last
     assert pages(result) == wanted
-    assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [1, 1, 1]
+    assert [site.count(path) for path in ("/index.xml", "/a.xml", "/b.xml")] == [
+        1,
+        1,
+        1,
+    ]
     assert result.reason == "finished"
     assert lines(result, level="ERROR") == []
     assert len(lines(result, "Can't use", level="WARNING")) == 1

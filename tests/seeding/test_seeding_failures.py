@@ -14,7 +14,15 @@ from tests.helpers.crawling import crawl
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Hit, Sites
-from tests.helpers.sitemaps import SeededSpider, index, listing, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import (
+    SeededSpider,
+    index,
+    listing,
+    lists,
+    pages,
+    seeded,
+    urlset,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -28,22 +36,34 @@ FAILURES: dict[str, tuple[Any, str]] = {
     "404": (404, "HTTP 404"),
     "503": (503, "HTTP 503"),
     "reset": (reset(), "onnection"),
-    "html": (answer("<!doctype html><title>Not found", type="text/html"), "an HTML page"),
+    "html": (
+        answer("<!doctype html><title>Not found", type="text/html"),
+        "an HTML page",
+    ),
     "redirect-without-end": (
         redirect("/map.xml"),
         "another component dropped its request (IgnoreRequest: max redirections reached)",
     ),
-    "forbidden": (answer("never asked"), "Forbidden by robots.txt (line 3: Disallow: /map"),
+    "forbidden": (
+        answer("never asked"),
+        "Forbidden by robots.txt (line 3: Disallow: /map",
+    ),
 }
 
 
 @pytest.mark.scrapy_api
 async def test_a_sitemap_that_fails_does_not_stop_the_others(sites: Sites) -> None:
-    table = {name: sites.add(pages={"/map.xml": FAILURES[name][0]}) for name in FAILURES}
+    table = {
+        name: sites.add(pages={"/map.xml": FAILURES[name][0]}) for name in FAILURES
+    }
     for name, site in table.items():
-        lists(site, "/map.xml", "/good.xml").set("/good.xml", urlset([site.url("/page")]))
+        lists(site, "/map.xml", "/good.xml").set(
+            "/good.xml", urlset([site.url("/page")])
+        )
         if name == "forbidden":
-            first, second = (f"Sitemap: {site.url(path)}" for path in ("/map.xml", "/good.xml"))
+            first, second = (
+                f"Sitemap: {site.url(path)}" for path in ("/map.xml", "/good.xml")
+            )
             site.set("/robots.txt", f"User-agent: *\n{first}\nDisallow: /map\n{second}")
     result = await seeded(*table.values(), RETRY_TIMES=1)
     with every_row() as row:
@@ -52,8 +72,12 @@ async def test_a_sitemap_that_fails_does_not_stop_the_others(sites: Sites) -> No
                 found = [url for url in pages(result) if url.startswith(site.url("/"))]
                 assert found == [site.url("/page")]
                 level = "INFO" if name == "forbidden" else "WARNING"
-                [message] = lines(result, "was not read: ", site.url("/map.xml"), level=level)
-                assert message.startswith(f"Sitemap {site.url('/map.xml')} was not read: ")
+                [message] = lines(
+                    result, "was not read: ", site.url("/map.xml"), level=level
+                )
+                assert message.startswith(
+                    f"Sitemap {site.url('/map.xml')} was not read: "
+                )
                 assert FAILURES[name][1] in message
     counts = [result.stat(f"rep/sitemaps/{name}") for name in ("failed", "fetched")]
     assert counts == [len(table)] * 2
@@ -79,7 +103,9 @@ DAMAGED: dict[str, tuple[str, list[str], str]] = {
 async def test_an_entry_counts_if_its_url_is_intact(sites: Sites) -> None:
     table = {name: lists(sites.add(), "/map.xml") for name in DAMAGED}
     latin = sites.add(pages={"/plan-du-sit%E9.xml": "<urlset/>"})
-    latin.set("/robots.txt", f"Sitemap: {latin.url('/plan-du-sit')}".encode() + b"\xe9.xml\n")
+    latin.set(
+        "/robots.txt", f"Sitemap: {latin.url('/plan-du-sit')}".encode() + b"\xe9.xml\n"
+    )
     for name, site in table.items():
         site.set("/map.xml", DAMAGED[name][0].replace("{}", site.url("")))
     result = await seeded(*table.values(), latin)
@@ -106,7 +132,9 @@ LOCS = {
     **dict.fromkeys(
         ["/relative", "//a.test/x", "javascript:alert(1)", "ftp://a.test/x", "http://"]
     ),
-    **dict.fromkeys(["http://[", "http://a.test:65536/", "", "http://a.test/" + "x" * 10_000]),
+    **dict.fromkeys(
+        ["http://[", "http://a.test:65536/", "", "http://a.test/" + "x" * 10_000]
+    ),
 }
 
 
@@ -141,7 +169,10 @@ async def test_a_gzip_bomb_is_read_up_to_the_limit(sites: Sites) -> None:
 
 
 async def test_indexes_without_end(sites: Sites) -> None:
-    site, loop = lists(sites.add(), "/index?1"), lists(sites.add(), "/index.xml", "/child.xml")
+    site, loop = (
+        lists(sites.add(), "/index?1"),
+        lists(sites.add(), "/index.xml", "/child.xml"),
+    )
 
     async def next_level(hit: Hit, connection: Any) -> None:
         level = int(hit.target.partition("?")[2])
@@ -155,7 +186,11 @@ async def test_indexes_without_end(sites: Sites) -> None:
     loop.set("/m", urlset([loop.url("/page")]))
     result = await seeded(site, loop)
     assert pages(result) == [loop.url("/page")]
-    assert [loop.count(path) for path in ("/index.xml", "/child.xml", "/m")] == [1, 1, 1]
+    assert [loop.count(path) for path in ("/index.xml", "/child.xml", "/m")] == [
+        1,
+        1,
+        1,
+    ]
     assert result.stat("rep/sitemaps/rejected/known") == 5
     assert site.count("/index") == 5
     assert result.stat("rep/sitemaps/rejected/depth") == 1
@@ -171,7 +206,10 @@ async def test_limits_of_urls_and_files(sites: Sites) -> None:
         site.set(f"/{name}.xml", urlset([site.url(f"/{name}{n}") for n in range(9)]))
     result = await seeded(site, _REP_SITEMAP_MAX_URLS=3)
     assert len(pages(result)) == 6
-    assert len(lines(result, "more than 3 entries: the rest is ignored", level="WARNING")) == 2
+    assert (
+        len(lines(result, "more than 3 entries: the rest is ignored", level="WARNING"))
+        == 2
+    )
     result = await seeded(site, _REP_SITEMAP_MAX_ORIGIN_URLS=12)
     assert len(pages(result)) == 12
     assert result.stat("rep/sitemaps/rejected/limit") == 6
@@ -206,10 +244,15 @@ async def test_no_site_writes_errors_into_the_log_by_our_requests(sites: Sites) 
     site = sites.add()
     named = site.url("/named.xml").replace("http://", "http://me:hunter2@")
     lists(site, *BROKEN, "/users.xml")
-    site.set("/robots.txt", listing(*map(site.url, BROKEN), site.url("/users.xml"), named))
+    site.set(
+        "/robots.txt", listing(*map(site.url, BROKEN), site.url("/users.xml"), named)
+    )
     for path, behaviour in BROKEN.items():
         site.set(path, behaviour)
-    users = [site.url("/a").replace("//", "//u@"), site.url("/b").replace("//", "//u:hunter2@")]
+    users = [
+        site.url("/a").replace("//", "//u@"),
+        site.url("/b").replace("//", "//u:hunter2@"),
+    ]
     site.set("/users.xml", urlset(users))
     site.set("/named.xml", urlset([site.url("/c")]))
     result = await seeded(site)
@@ -224,7 +267,9 @@ async def test_no_site_writes_errors_into_the_log_by_our_requests(sites: Sites) 
 
 
 @pytest.mark.parametrize("where", ["rep_sitemaps", "request"])
-async def test_passwords_stand_nowhere(sites: Sites, tmp_path: Path, where: str) -> None:
+async def test_passwords_stand_nowhere(
+    sites: Sites, tmp_path: Path, where: str
+) -> None:
     """Neither in our log lines, nor in the record or the report."""
     site = sites.add(RULES)
     secret = "http://me:hunter2@" + site.url("/private").removeprefix("http://")
@@ -234,13 +279,17 @@ async def test_passwords_stand_nowhere(sites: Sites, tmp_path: Path, where: str)
 
     record, report = tmp_path / "record.jsonl", tmp_path / "report.html"
     settings = {"REP_DECISIONS": str(record), "REP_REPORT": str(report)}
-    starts = [] if where == "rep_sitemaps" else [secret, secret.replace("private", "page")]
+    starts = (
+        [] if where == "rep_sitemaps" else [secret, secret.replace("private", "page")]
+    )
     result = await crawl(Named, settings, requests=starts)
     ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
     texts = [one.getMessage() + (one.exc_text or "") for one in ours]
     texts += [record.read_text(), report.read_text()]
     assert [
-        text[max(0, text.index("hunter2") - 150) :][:200] for text in texts if "hunter2" in text
+        text[max(0, text.index("hunter2") - 150) :][:200]
+        for text in texts
+        if "hunter2" in text
     ] == []
     assert "/private" in record.read_text()
     if where == "rep_sitemaps":

@@ -30,10 +30,16 @@ async def test_urls_of_other_hosts(sites: Sites, policy: str) -> None:
     maps.set("/map.xml", urlset([one.url(f"/{n}") for n in range(20) for one in every]))
     result = await seeded(site, REP_SITEMAP_CROSS_HOST=policy)
     accepted = every if policy == "any" else [site, listed]
-    assert pages(result) == sorted(one.url(f"/{n}") for n in range(20) for one in accepted)
-    assert result.stat("rep/sitemaps/rejected/cross_host") == (0 if policy == "any" else 60)
+    assert pages(result) == sorted(
+        one.url(f"/{n}") for n in range(20) for one in accepted
+    )
+    assert result.stat("rep/sitemaps/rejected/cross_host") == (
+        0 if policy == "any" else 60
+    )
     if policy == "strict":
-        assert "(80 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
+        assert (
+            "(80 waiting for another host's robots.txt)" in lines(result, "accepted")[0]
+        )
         assert [one.count("/robots.txt") for one in every] == [1] * 5
 
 
@@ -42,10 +48,16 @@ async def test_hosts_of_one_site(sites: Sites) -> None:
     names = ["example.co.uk", "www.example.co.uk", "shop.example.co.uk", "other.co.uk"]
     apex, *others = [sites.add(name=name) for name in names]
     mine, yours = sites.add(name="me.github.io"), sites.add(name="you.github.io")
-    lists(apex, "/map.xml").set("/map.xml", urlset([one.url("/page") for one in (apex, *others)]))
-    lists(mine, "/map.xml").set("/map.xml", urlset([mine.url("/page"), yours.url("/page")]))
+    lists(apex, "/map.xml").set(
+        "/map.xml", urlset([one.url("/page") for one in (apex, *others)])
+    )
+    lists(mine, "/map.xml").set(
+        "/map.xml", urlset([mine.url("/page"), yours.url("/page")])
+    )
     result = await seeded(apex, mine, REP_SITEMAP_CROSS_HOST="site")
-    assert pages(result) == sorted(one.url("/page") for one in (apex, *others[:2], mine))
+    assert pages(result) == sorted(
+        one.url("/page") for one in (apex, *others[:2], mine)
+    )
 
 
 DOMAINS = {
@@ -67,13 +79,23 @@ def test_http_and_https_are_one_host() -> None:
     def host(url: str) -> str:
         return host_of(Origin.from_url(url))
 
-    assert host("http://a.test/") == host("https://A.test:443/") == host("http://a.test:80")
-    assert host("http://a.test:8080/") == host("https://a.test:8080/") != host("http://a.test/")
+    assert (
+        host("http://a.test/")
+        == host("https://A.test:443/")
+        == host("http://a.test:80")
+    )
+    assert (
+        host("http://a.test:8080/")
+        == host("https://a.test:8080/")
+        != host("http://a.test/")
+    )
     assert host("https://www.a.test/") != host("https://a.test/")
     assert host("http://a.test:443/") != host("http://a.test/")
 
 
-async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(sites: Sites) -> None:
+async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(
+    sites: Sites,
+) -> None:
     site, paths = sites.add(), ["/index.xml", "/deeper.xml", "/map.xml", "/no.xml"]
     others = [lists(sites.add()) for _ in paths]
     for other, path in zip(others, paths, strict=True):
@@ -81,7 +103,9 @@ async def test_an_index_that_is_listed_stands_for_all_that_it_leads_to(sites: Si
     lists(site, "/index.xml").set("/index.xml", index([site.url("/deeper.xml")]))
     site.set("/deeper.xml", index([site.url("/map.xml")]))
     site.set("/map.xml", urlset([one.url("/page") for one in (*others, site)]))
-    assert pages(await seeded(site)) == sorted(one.url("/page") for one in (*others[:3], site))
+    assert pages(await seeded(site)) == sorted(
+        one.url("/page") for one in (*others[:3], site)
+    )
 
 
 async def test_rules_that_were_redirected(sites: Sites) -> None:
@@ -134,7 +158,11 @@ async def test_one_that_never_answers(
         # The engine is told that the crawl may be over, it need not look every 5 s.
         monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
         # However long the next attempt at it is away.
-        delays = {"REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY": 600, "REP_HOLD_MAX_WAIT": 0.3}
+        delays = {
+            "REP_RETRY_DELAY": 600,
+            "REP_RETRY_MAX_DELAY": 600,
+            "REP_HOLD_MAX_WAIT": 0.3,
+        }
         settings |= delays
     elif other != "refused":
         settings["REP_UNREACHABLE"] = other
@@ -173,7 +201,9 @@ async def test_hosts_that_the_crawl_knows_are_not_limited(
     assert others[-1].count("/robots.txt") == 0
 
 
-async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(sites: Sites) -> None:
+async def test_a_sitemap_whose_own_host_is_unreachable_for_a_while(
+    sites: Sites,
+) -> None:
     site, maps = sites.add(), sites.add(robots=in_turn(503, 503, "User-agent: *\n"))
     site.set("/robots.txt", listing(maps.url("/map.xml")))
     maps.set("/map.xml", urlset([site.url("/page")]))
@@ -189,7 +219,9 @@ async def test_a_sitemap_whose_entries_wait_in_vain_is_told(sites: Sites) -> Non
     lists(apex, "/map.xml", "/some.xml")
     apex.set("/map.xml", urlset([www.url(f"/{n}") for n in range(300)]))
     # The first is rejected before the last is read.
-    apex.set("/some.xml", urlset([www.url("/y"), *["/invalid"] * 20_000, apex.url("/y")]))
+    apex.set(
+        "/some.xml", urlset([www.url("/y"), *["/invalid"] * 20_000, apex.url("/y")])
+    )
     result = await seeded(apex)
     assert pages(result) == [apex.url("/y")]
     [message] = lines(result, "Nothing was taken", level="WARNING")

@@ -45,7 +45,11 @@ def left(folder: Path) -> int:
 def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
     """Nothing is lost or fetched twice. A run after the end finds all of it done."""
     listed, runs = Listed(sites), []
-    for moment, reactor in (("page 1", "asyncio"), ("page 30", "select"), ("page 20", "none")):
+    for moment, reactor in (
+        ("page 1", "asyncio"),
+        ("page 30", "select"),
+        ("page 20", "none"),
+    ):
         runs.append(listed.start(tmp_path, f"SIGINT {moment}", reactor).join())
         assert runs[-1].reason == "shutdown"
     for _ in range(2):
@@ -58,14 +62,20 @@ def test_after_stops_the_next_run_goes_on(sites: Sites, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Path) -> None:
+def test_a_kill_loses_no_page_that_is_held_in_memory(
+    sites: Sites, tmp_path: Path
+) -> None:
     """The hold's file can't be opened, so the sitemaps' has to keep them."""
     obstacle = tmp_path / "job" / HELD
     obstacle.mkdir(parents=True)
     site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
     wanted = [other.url(f"/{number}") for number in range(10, 35)]
     site.set("/map.xml", urlset(wanted))
-    settings = {"REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any", "JOBDIR": tmp_path / "job"}
+    settings = {
+        "REP_SITEMAPS": True,
+        "REP_SITEMAP_CROSS_HOST": "any",
+        "JOBDIR": tmp_path / "job",
+    }
     settings |= {"_REP_HOLD_GRACE": 0}  # held one by one
     starts = [site.url("/start")]
     Crawl(tmp_path, starts, settings, ends="SIGKILL refused 5", seeded="yes").join()
@@ -81,16 +91,30 @@ def test_a_kill_loses_no_page_that_is_held_in_memory(sites: Sites, tmp_path: Pat
 def test_kills_and_stops_by_turns_lose_no_page(sites: Sites, tmp_path: Path) -> None:
     """Each run begins with pages held: robots.txt answers long after _REP_HOLD_GRACE."""
     listed = Listed(sites, robots_seconds=0.2)
-    ends = ["SIGKILL downloaded 2", "SIGKILL reached 4", "SIGINT page 1", "SIGKILL left 90"]
+    ends = [
+        "SIGKILL downloaded 2",
+        "SIGKILL reached 4",
+        "SIGINT page 1",
+        "SIGKILL left 90",
+    ]
     runs = [listed.start(tmp_path, end).join() for end in [*ends, "SIGINT page 40", ""]]
-    assert [run.reason for run in runs] == [None, None, "shutdown", None, "shutdown", "finished"]
+    assert [run.reason for run in runs] == [
+        None,
+        None,
+        "shutdown",
+        None,
+        "shutdown",
+        "finished",
+    ]
     listed.check(runs)
     assert left(tmp_path) == 0
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("how", ["retry", "redirect"])
-def test_a_kill_loses_no_page_on_a_second_way(sites: Sites, tmp_path: Path, how: str) -> None:
+def test_a_kill_loses_no_page_on_a_second_way(
+    sites: Sites, tmp_path: Path, how: str
+) -> None:
     """One that is to be retried, or redirected, has another request; the first one has ended."""
     site, count = lists(sites.add(), "/map.xml"), 60
     wanted = [site.url(f"/{number}") for number in range(10, 10 + count)]
@@ -123,10 +147,15 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     held, obstacle = where == "held", tmp_path / "job" / HELD
     if where == "handed back":
         obstacle.mkdir(parents=True)  # so the hold can't be opened
-    site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503 if held else silence())
+    site, other = (
+        lists(sites.add(), "/map.xml"),
+        sites.add(robots=503 if held else silence()),
+    )
     wanted = [other.url(f"/{number}") for number in range(5)]
     site.set("/map.xml", urlset(wanted))
-    record = Record(on_held=lambda spider, count: count == len(wanted) and record.close())
+    record = Record(
+        on_held=lambda spider, count: count == len(wanted) and record.close()
+    )
     if not held:
         record.handlers[signals.request_scheduled] = lambda request: (
             request.url == wanted[-1] and later(0.2, record.close)
@@ -134,7 +163,9 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
     settings = {**HOLD, "REP_SITEMAPS": True, "REP_SITEMAP_CROSS_HOST": "any"}
     settings |= {"_REP_HOLD_GRACE": 0 if held else 60, "JOBDIR": str(tmp_path / "job")}
     starts = [site.url("/start")]
-    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    first = await crawl(
+        SeededSpider, settings, requests=starts, signal_handlers=record.handlers
+    )
     assert first.stat("rep/sitemaps/emitted") == len(wanted)
     assert left(tmp_path) == (len(wanted) if where == "handed back" else 0)
     other.set("/robots.txt", RULES)
@@ -185,7 +216,9 @@ async def test_a_sitemap_whose_host_was_down_is_read_by_the_next_run(
     assert first.stat("rep/sitemaps/failed") == 1
     maps.set("/robots.txt", RULES)
     second = await run(site, tmp_path)
-    assert sorted(map(site.url, site.pages_asked)) == sorted([*wanted, site.url("/start")])
+    assert sorted(map(site.url, site.pages_asked)) == sorted(
+        [*wanted, site.url("/start")]
+    )
     assert second.stat("rep/sitemaps/fetched") == 1
     await run(site, tmp_path)
     assert maps.count("/map.xml") == 1
@@ -209,7 +242,11 @@ async def test_what_fails_for_a_while_is_asked_for_by_the_next_run(
     table = {name: lists(sites.add(), "/map.xml") for name in FAILS}
     for name, site in table.items():
         site.set("/map.xml", FAILS[name][0])
-    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job"), "RETRY_ENABLED": False}
+    settings = {
+        "REP_SITEMAPS": True,
+        "JOBDIR": str(tmp_path / "job"),
+        "RETRY_ENABLED": False,
+    }
     settings["REDIRECT_MAX_TIMES"] = 0
     starts = [site.url("/start") for site in table.values()]
     await crawl(SeededSpider, settings, requests=starts)
@@ -232,11 +269,15 @@ async def test_a_sitemap_that_is_held_at_a_stop_is_requested_once(
     site.set("/robots.txt", f"Sitemap: {maps.url('/map.xml')}\n")
     maps.set("/map.xml", urlset([site.url("/page")]))
     held = maps.url("/map.xml")
-    record = Record(on_held=lambda *_: record.held[-1] == held and later(0.1, record.close))
+    record = Record(
+        on_held=lambda *_: record.held[-1] == held and later(0.1, record.close)
+    )
     settings = {**HOLD, "REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
     settings |= {"_REP_HOLD_GRACE": 0}
     starts = [site.url("/start")]
-    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    first = await crawl(
+        SeededSpider, settings, requests=starts, signal_handlers=record.handlers
+    )
     assert first.reason == "enough"
     assert ask(tmp_path / "job" / HELD, "SELECT count(*) FROM held") == 0
     maps.set("/robots.txt", RULES)
@@ -261,7 +302,9 @@ async def test_a_sitemap_on_its_way_at_a_stop_is_read(
     )
     settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job")}
     starts = [site.url("/start")]
-    first = await crawl(SeededSpider, settings, requests=starts, signal_handlers=record.handlers)
+    first = await crawl(
+        SeededSpider, settings, requests=starts, signal_handlers=record.handlers
+    )
     assert first.reason == "enough"
     assert site.count("/map.xml") == 1
     assert left(tmp_path) == (0 if is_late else 5)
@@ -271,7 +314,9 @@ async def test_a_sitemap_on_its_way_at_a_stop_is_read(
     assert lines(second, level="WARNING") == []
 
 
-async def test_pages_given_up_in_memory_are_for_the_next_run(sites: Sites, tmp_path: Path) -> None:
+async def test_pages_given_up_in_memory_are_for_the_next_run(
+    sites: Sites, tmp_path: Path
+) -> None:
     """As are those that the hold has on disk: its file can't be opened here, so the sitemaps' keeps them."""
     (tmp_path / "job" / HELD).mkdir(parents=True)
     site, other = lists(sites.add(), "/map.xml"), sites.add(robots=503)
@@ -294,7 +339,11 @@ async def test_pages_that_another_scheduler_keeps_have_no_rows(
         if response.url in wanted:
             rows.append(left(tmp_path))
 
-    settings = {"REP_SITEMAPS": True, "JOBDIR": str(tmp_path / "job"), "SCHEDULER": FourMethods}
+    settings = {
+        "REP_SITEMAPS": True,
+        "JOBDIR": str(tmp_path / "job"),
+        "SCHEDULER": FourMethods,
+    }
     handlers = {signals.response_received: received}
     starts = [site.url("/start")]
     await crawl(SeededSpider, settings, requests=starts, signal_handlers=handlers)
@@ -328,13 +377,18 @@ def start(redis_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., C
 @needs_scrapy_redis
 @needs_server
 @pytest.mark.parametrize("ends", ["SIGINT page 30", ""], ids=["goes on", "shares"])
-def test_another_process_of_a_fleet(sites: Sites, start: Callable[..., Crawl], ends: str) -> None:
+def test_another_process_of_a_fleet(
+    sites: Sites, start: Callable[..., Crawl], ends: str
+) -> None:
     """It takes over what waits on disk; or the shared dupe filter gives each page to one."""
     listed = Listed(sites)
     first = start(listed, ends)
     if ends:
         first.join()
     runs = [first, start(listed).join()]
-    assert [run.join().reason for run in runs] == ["shutdown" if ends else "finished", "finished"]
+    assert [run.join().reason for run in runs] == [
+        "shutdown" if ends else "finished",
+        "finished",
+    ]
     listed.check(runs)
     assert listed.site.count("/index.xml") == 1

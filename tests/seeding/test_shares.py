@@ -76,12 +76,16 @@ async def test_sitemaps_that_scrapy_drops_give_their_places_back(sites: Sites) -
     busy = sites.add()
     goal = [(site, "/page") for site in table.values()]
     busy.set("/start", until(lambda: all(site.count(path) for site, path in goal)))
-    result = await seeded(busy, *table.values(), REDIRECT_MAX_TIMES=3, RETRY_ENABLED=False)
+    result = await seeded(
+        busy, *table.values(), REDIRECT_MAX_TIMES=3, RETRY_ENABLED=False
+    )
     with every_row() as row:
         for name, site in table.items():
             with row(name):
                 assert site.url("/page") in pages(result)
-                failed = lines(result, "was not read: ", site.url("/bad.xml"), level=None)
+                failed = lines(
+                    result, "was not read: ", site.url("/bad.xml"), level=None
+                )
                 assert len([line for line in failed if line.startswith("Sitemap")]) == 6
     assert lines(result, level="ERROR") == []
 
@@ -101,7 +105,9 @@ BUSY: dict[str, Callable[[Any, Site], object]] = {
 
 
 @pytest.mark.parametrize("busy", BUSY)
-async def test_a_crawl_ends_when_nothing_keeps_it_open_any_more(sites: Sites, busy: str) -> None:
+async def test_a_crawl_ends_when_nothing_keeps_it_open_any_more(
+    sites: Sites, busy: str
+) -> None:
     """And doesn't wait until the engine looks of itself."""
     site, other = sites.add(), sites.add()
     looks: list[str] = []
@@ -171,7 +177,9 @@ async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> N
     assert result.stat("rep/held") >= 32
 
 
-async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(sites: Sites) -> None:
+async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(
+    sites: Sites,
+) -> None:
     """They are silent, two on each of 20 hosts."""
     first, second = sites.add(), lists(sites.add(), "/map.xml")
     silent = [sites.add() for _ in range(20)]
@@ -188,7 +196,9 @@ async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(sites: Sites
     assert sum(len(site.pages_asked) for site in silent) <= 17
 
 
-async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(sites: Sites) -> None:
+async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(
+    sites: Sites,
+) -> None:
     """Hosts have to prove that they list the sitemap."""
     first, second = (lists(sites.add(), "/map.xml") for _ in range(2))
     silent = [sites.add(robots=silence()) for _ in range(40)]
@@ -199,7 +209,9 @@ async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(site
     asked = lambda: sum(site.count("/robots.txt") for site in silent) >= 2
     second.set("/start", until(asked, after(0.5, "page")))
     wanted = Until(honest, [f"/{number}" for number in range(20)])
-    result = await wanted.crawl(first, second, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300)
+    result = await wanted.crawl(
+        first, second, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300
+    )
     assert result.stat("rep/sitemaps/rejected/unproven") == 0
 
 
@@ -211,7 +223,9 @@ async def test_silent_hosts_give_their_places_to_others(sites: Sites) -> None:
     honest = sites.add()
     honest.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     site.set("/map.xml", urlset([one.url("/page") for one in [*silent, honest]]))
-    await Until(honest, ["/page"]).crawl(site, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300)
+    await Until(honest, ["/page"]).crawl(
+        site, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300
+    )
 
 
 async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
@@ -243,18 +257,24 @@ async def test_a_long_sitemap_keeps_no_short_one_waiting(sites: Sites) -> None:
     """They are read in turns."""
     long, short = (lists(sites.add(), "/map.xml") for _ in range(2))
     long.set("/map.xml", urlset([long.url("/page")] * 50_000))
-    short.set("/map.xml", until(lambda: long.count("/map.xml"), urlset([short.url("/page")])))
+    short.set(
+        "/map.xml", until(lambda: long.count("/map.xml"), urlset([short.url("/page")]))
+    )
     result = await seeded(long, short)
     first, second = lines(result, " accepted")
     assert first.startswith(f"Sitemap {short.url('/map.xml')}")
     assert second.startswith(f"Sitemap {long.url('/map.xml')}")
 
 
-async def test_a_sitemap_of_very_many_hosts_has_one_turn_of_them_all(sites: Sites) -> None:
+async def test_a_sitemap_of_very_many_hosts_has_one_turn_of_them_all(
+    sites: Sites,
+) -> None:
     """With REP_SITEMAP_CROSS_HOST = "any"."""
     first, second = (lists(sites.add(), "/map.xml") for _ in range(2))
     port = first.url("/").rsplit(":", 1)[1].strip("/")
-    hosts = [f"http://127.99.{number // 250}.{number % 250}:{port}" for number in range(3000)]
+    hosts = [
+        f"http://127.99.{number // 250}.{number % 250}:{port}" for number in range(3000)
+    ]
     first.set("/map.xml", urlset([f"{host}/page" for host in hosts]))
     paths = [f"/{number}" for number in range(200)]
     second.set("/map.xml", urlset(map(second.url, paths)))

@@ -32,7 +32,15 @@ from tests.helpers.redisserver import (
 )
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import NAMESPACE, SeededSpider, index, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import (
+    NAMESPACE,
+    SeededSpider,
+    index,
+    lists,
+    pages,
+    seeded,
+    urlset,
+)
 from tests.helpers.storing import in_a_file, on_a_server, open_
 from tests.seeding.listed import Listed
 
@@ -151,7 +159,10 @@ def test_after_a_stop_or_a_kill_the_crawl_began_with_its_first_run(
     stored = {**in_a_file(tmp_path), **LAST}
     settings = {"REP_SITEMAPS": True, "JOBDIR": tmp_path / "job", **stored}
     start = [news.site.url("/start")]
-    assert Crawl(tmp_path, start, settings, ends=ends, seeded="yes").join().reason != "finished"
+    assert (
+        Crawl(tmp_path, start, settings, ends=ends, seeded="yes").join().reason
+        != "finished"
+    )
     ended = ago(0)
     assert values_in(tmp_path) == []
     time.sleep(1.1)  # a date has seconds
@@ -183,7 +194,9 @@ async def test_memory_keeps_no_date_and_one_line_says_so(sites: Sites) -> None:
             assert len(lines(result, said, level="WARNING")) == 1
 
 
-async def test_without_the_setting_nothing_is_stored(sites: Sites, stored: dict[str, Any]) -> None:
+async def test_without_the_setting_nothing_is_stored(
+    sites: Sites, stored: dict[str, Any]
+) -> None:
     news = News(sites)
     for setting in (None, "2026-01-31"):
         await seeded(news.site, **{**stored, "REP_SITEMAP_SINCE": setting})
@@ -263,7 +276,9 @@ async def test_dates_that_are_damaged_or_in_the_future_do_not_count(
         assert (date_in(stored) or "") <= ago(0), value
 
 
-async def test_an_index_is_read_if_it_was_changed(sites: Sites, stored: dict[str, Any]) -> None:
+async def test_an_index_is_read_if_it_was_changed(
+    sites: Sites, stored: dict[str, Any]
+) -> None:
     """As with a fixed date: an old sitemap of an index isn't read."""
     site = lists(sites.add(), "/index.xml")
     site.set("/index.xml", index([site.url("/map.xml")], ago(HOUR)))
@@ -291,7 +306,10 @@ async def test_two_spiders_have_two_dates(sites: Sites, stored: dict[str, Any]) 
 
 
 async def test_sitemaps_that_could_not_be_kept_leave_the_date(
-    sites: Sites, stored: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sites: Sites,
+    stored: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The crawl finishes, but seeding has ended early: pages are missing."""
     news = News(sites)
@@ -299,7 +317,9 @@ async def test_sitemaps_that_could_not_be_kept_leave_the_date(
     obstacle.mkdir(parents=True)
     settings = {**stored, "JOBDIR": tmp_path / "job", "REP_HOLD_MAX_WAIT": 0.0}
     result = await crawl(
-        SeededSpider, {"REP_SITEMAPS": True, **settings}, requests=[news.site.url("/start")]
+        SeededSpider,
+        {"REP_SITEMAPS": True, **settings},
+        requests=[news.site.url("/start")],
     )
     assert result.reason == "finished"
     assert pages(result) == []
@@ -361,7 +381,8 @@ async def ended(stored: str | None, began: str) -> Any:
     )
     crawler = get_crawler(settings_dict=LAST)
     since = Since(
-        CrawlContext(crawler, RepSettings.from_settings(crawler.settings), time.time), storage
+        CrawlContext(crawler, RepSettings.from_settings(crawler.settings), time.time),
+        storage,
     )
     await since.begin()
     since.complete(moment(began).timestamp())
@@ -393,7 +414,9 @@ def test_processes_that_share_a_queue_set_one_date(
     date = storage._client.get(key).decode()
     assert began <= date <= between
     # One that comes later finds everything done, and reads nothing.
-    third = Crawl(tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes").join()
+    third = Crawl(
+        tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes"
+    ).join()
     assert third.reason == "finished"
     assert storage._client.get(key).decode() == date
     storage.close()

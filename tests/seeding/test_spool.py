@@ -38,7 +38,9 @@ def add(spool: Spool, *names: str) -> Site:
 
 @pytest.mark.loop
 @pytest.mark.parametrize("limit", [1, 2, 10])
-async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, limit: int) -> None:
+async def test_what_was_not_dealt_with_is_taken_by_the_next_run(
+    tmp_path: Path, limit: int
+) -> None:
     spool = await opened(tmp_path)
     site = add(spool, "1", "2", "3", "4", "5")
     first = list(spool.take(site, 3))
@@ -54,7 +56,9 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(tmp_path: Path, 
     assert spool.waiting == 0
     # Those are still in the file.
     site = add(spool, "6")
-    assert [(page.url, page.id <= site.sent) for page in spool.take(site, 10)] == [("6", False)]
+    assert [(page.url, page.id <= site.sent) for page in spool.take(site, 10)] == [
+        ("6", False)
+    ]
     spool.close()
 
 

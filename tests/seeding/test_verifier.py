@@ -63,8 +63,12 @@ class World:
 
 
 @pytest.mark.loop
-@pytest.mark.parametrize(("waited", "reason"), [(0, Reason.PRIVATE), (600, Reason.UNPROVEN)])
-async def test_pages_wait_from_when_their_host_is_asked(waited: float, reason: Reason) -> None:
+@pytest.mark.parametrize(
+    ("waited", "reason"), [(0, Reason.PRIVATE), (600, Reason.UNPROVEN)]
+)
+async def test_pages_wait_from_when_their_host_is_asked(
+    waited: float, reason: Reason
+) -> None:
     """Not from when they came: one that nobody has asked is not unreachable."""
     world = World()
     assert world.site.asked_at is None

@@ -64,7 +64,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "all pages overwritten": lambda path: path.write_bytes(
         path.read_bytes()[:4096] + b"\xaa" * (path.stat().st_size - 4096)
     ),
-    "header overwritten": lambda path: path.write_bytes(b"\xaa" * 4096 + path.read_bytes()[4096:]),
+    "header overwritten": lambda path: path.write_bytes(
+        b"\xaa" * 4096 + path.read_bytes()[4096:]
+    ),
     "no database": lambda path: path.write_bytes(b"this is no database" * 100),
     "other columns": _other_columns,
     "other index": _other_index,
@@ -78,7 +80,9 @@ class Disk:
         folder.mkdir()
         self.folder = folder
         self.filler = folder / "filler"
-        self._mount("-t", "tmpfs", "-o", f"size={size}", "scrapy-rep-tests", str(folder))
+        self._mount(
+            "-t", "tmpfs", "-o", f"size={size}", "scrapy-rep-tests", str(folder)
+        )
 
     def _mount(self, *arguments: str) -> None:
         try:
@@ -100,7 +104,9 @@ class Disk:
             os.close(file)
 
     def close(self) -> None:
-        subprocess.run(["umount", "-l", str(self.folder)], check=False, capture_output=True)
+        subprocess.run(
+            ["umount", "-l", str(self.folder)], check=False, capture_output=True
+        )
 
 
 class Shared(sqlite3.Connection):
@@ -129,7 +135,9 @@ class Fault:
         self.on = False
         self.connections: list[sqlite3.Connection] = []
 
-    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
+    def connect(
+        self, path: Path | None, seconds: float = 0, **options: Any
+    ) -> sqlite3.Connection:
         """As the package's own, with the fault."""
         options = {"factory": Shared, "isolation_level": None, **options}
         made: sqlite3.Connection = sqlite3.connect(
@@ -194,7 +202,9 @@ class Corrupted(Fault):
     words = "malformed"
     damage = staticmethod(DAMAGES["all pages overwritten"])
 
-    def connect(self, path: Path | None, seconds: float = 0, **options: Any) -> sqlite3.Connection:
+    def connect(
+        self, path: Path | None, seconds: float = 0, **options: Any
+    ) -> sqlite3.Connection:
         made = super().connect(path, **options)
         made.execute("PRAGMA cache_size = 1")  # what is in memory would hide it
         return made

@@ -55,7 +55,10 @@ async def visit(
     assert_clean(result)
     assert isinstance(result.spider, StepSpider)
     assert result.spider.outcomes == [NO, OK] * len(some)
-    counts = [site.count("/robots.txt") - then for site, then in zip(some, before, strict=True)]
+    counts = [
+        site.count("/robots.txt") - then
+        for site, then in zip(some, before, strict=True)
+    ]
     assert counts == (fetched or [1] * len(some))
     return result
 
@@ -76,9 +79,14 @@ def assert_quiet(result: CrawlResult) -> None:
 
 async def test_no_place_for_a_file(sites: Sites, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("somebody's")
-    settings = {**in_a_file(tmp_path), "REP_CACHE_PATH": tmp_path / "file/a/robots.sqlite"}
+    settings = {
+        **in_a_file(tmp_path),
+        "REP_CACHE_PATH": tmp_path / "file/a/robots.sqlite",
+    }
     said = warning(await visit(some(sites, 2), settings))
-    assert all(words in said for words in ("SqliteStorage", "The crawl goes on", str(tmp_path)))
+    assert all(
+        words in said for words in ("SqliteStorage", "The crawl goes on", str(tmp_path))
+    )
     assert (tmp_path / "file").read_text() == "somebody's"
 
 
@@ -106,8 +114,14 @@ async def test_what_is_broken_in_the_file_is_fetched_again(
     known = [sites.add(robots=f"{RULES}# {number}") for number in range(5)]
     settings, origins = in_a_file(tmp_path), [*map(origin_of, known)]
     await visit(known, settings)
-    too_large = json.dumps({**json.loads(rules(origins[2]).header()), "fetched_at": 1e300})
-    headers = ['{"schema":99,"origin":{"like":"nobody knows"}}', too_large, b"\xff\xfe{}"]
+    too_large = json.dumps(
+        {**json.loads(rules(origins[2]).header()), "fetched_at": 1e300}
+    )
+    headers = [
+        '{"schema":99,"origin":{"like":"nobody knows"}}',
+        too_large,
+        b"\xff\xfe{}",
+    ]
     for origin, header in zip(origins[1:], headers, strict=False):
         change(path, "UPDATE entries SET header = ? WHERE origin = ?", header, origin)
     damage = "UPDATE bodies SET packed = x'aa' WHERE sha256 = (SELECT sha256 FROM entries WHERE origin = ?)"
@@ -192,7 +206,9 @@ async def test_a_missing_package_ends_the_crawl_before_a_fetch(
     result = await crawl(site.url("/x"), settings)
     assert result.reason == "rep_settings_error"
     [error] = lines(result, level="ERROR")
-    assert error.startswith("REP_CACHE_STORAGE is 'scrapy_rep.storages.RedisStorage', which can't")
+    assert error.startswith(
+        "REP_CACHE_STORAGE is 'scrapy_rep.storages.RedisStorage', which can't"
+    )
     assert "pip install scrapy-rep[redis]" in error
     assert "Traceback" not in result.log
     assert site.requests == []

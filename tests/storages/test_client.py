@@ -17,7 +17,14 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, MemoryStorage, Storage, Turn, UnreadableEntry, client
+from scrapy_rep.storages import (
+    Entry,
+    MemoryStorage,
+    Storage,
+    Turn,
+    UnreadableEntry,
+    client,
+)
 from scrapy_rep.storages.client import Claim, open_storage
 from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
@@ -56,7 +63,11 @@ def opened(storage: Any, **settings: Any) -> Any:
 
 def test_made_as_scrapy_makes_components() -> None:
     written = type("Written", (MemoryStorage,), {})  # it may write a file in the end
-    for storage, name in ((Users, "Users"), (f"{__name__}.Users", "Users"), (written, "Written")):
+    for storage, name in (
+        (Users, "Users"),
+        (f"{__name__}.Users", "Users"),
+        (written, "Written"),
+    ):
         assert type(opened(storage)._calls.storage).__name__ == name
     assert opened(Wants, WANTED="this")._calls.storage.value == "this"
     # What is in memory is known without a client.
@@ -68,7 +79,9 @@ NO_STORAGES: dict[Any, str] = {
     "scrapy_rep.storages.Nothing": "can't be used",
     "SqliteStorage": "can't be used",
     World: "is not a subclass of scrapy_rep.storages.Storage",
-    type("Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}): "division by zero",
+    type(
+        "Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}
+    ): "division by zero",
     f"{__name__}.opened": "is not a subclass of scrapy_rep.storages.Storage",
 }
 
@@ -103,7 +116,9 @@ def test_a_misspelt_storage_is_suggested() -> None:
 
 def test_what_is_no_storage() -> None:
     for storage, words in NO_STORAGES.items():
-        with pytest.raises(SettingsError, match=rf"^REP_CACHE_STORAGE is .*{words}.*[.?]$"):
+        with pytest.raises(
+            SettingsError, match=rf"^REP_CACHE_STORAGE is .*{words}.*[.?]$"
+        ):
             opened(storage)
 
 
@@ -161,7 +176,9 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 
     world.storage.load = load_odd  # type: ignore[method-assign]
     with captured_log() as records:
-        found = await world.claims(origins, is_enough=lambda entry: entry.origin == enough)
+        found = await world.claims(
+            origins, is_enough=lambda entry: entry.origin == enough
+        )
     assert found == [
         Claim(missing(enough), granted=False),
         Claim(missing(stale), granted=True),
@@ -202,7 +219,9 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 
 
 @pytest.mark.loop
-@pytest.mark.parametrize("how", ["cancelled", "cancelled in the queue", "thrown away", "unread"])
+@pytest.mark.parametrize(
+    "how", ["cancelled", "cancelled in the queue", "thrown away", "unread"]
+)
 async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) -> None:
     """Others would wait for it, for as long as it lasts."""
     slow, others = Hanging(world, "lease"), []
@@ -236,7 +255,11 @@ async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) 
 async def test_leases_are_renewed_in_time(world: World) -> None:
     """Until there is an answer: a silent site takes the whole timeout, a redirect even longer."""
     await world.claims([A, B])
-    ends = (lambda: world.client.publish(missing(A)), lambda: world.client.give_back(B), None)
+    ends = (
+        lambda: world.client.publish(missing(A)),
+        lambda: world.client.give_back(B),
+        None,
+    )
     for expected, end in zip(([A, B], [B], []), ends, strict=True):
         world.storage.calls.clear()
         [timer] = world.timers
@@ -251,7 +274,9 @@ async def test_leases_are_renewed_in_time(world: World) -> None:
     assert world.timers == [], "nothing is left to be renewed"
 
 
-async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: World) -> None:
+async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(
+    world: World,
+) -> None:
     """A user's extension may still download meanwhile: that asks nothing of the storage."""
     await world.claims([A, B])
     world.client.publish(rules(A))
@@ -273,7 +298,11 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(world: Wo
 
 def assert_saved_before_released(world: World, origins: list[str]) -> None:
     calls = [one[:2] for one in world.storage.calls if one[0] in ("save", "release")]
-    early = [one for one in origins if calls.index(("release", one)) < calls.index(("save", one))]
+    early = [
+        one
+        for one in origins
+        if calls.index(("release", one)) < calls.index(("save", one))
+    ]
     assert early == []
     assert world.storage.leases == {}
 
@@ -343,7 +372,10 @@ async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
     assert len(world.timers) == 1
     world.later()
     await world.settle()
-    assert world.storage.load_many([A, B]) == {A: missing(A, NOW + 5), B: missing(B, NOW)}
+    assert world.storage.load_many([A, B]) == {
+        A: missing(A, NOW + 5),
+        B: missing(B, NOW),
+    }
     assert world.timers == []
 
 
@@ -396,12 +428,16 @@ async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
         tried_again = len(calls)
         assert bool(most) <= tried_again <= most
         for number in range(20):
-            assert await world.use(f"http://{most}.{number}:80") == GRANTED, "everybody may ask"
+            assert await world.use(f"http://{most}.{number}:80") == GRANTED, (
+                "everybody may ask"
+            )
         assert len(calls) == tried_again
         world.now += 10.1
 
 
-async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(world: World) -> None:
+async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(
+    world: World,
+) -> None:
     world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
     slow = Hanging(world, "load")
     under_way = deferred_from_coro(world.client.claim(B, never))
@@ -413,7 +449,9 @@ async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(world: 
     assert world.storage.names() == ["load"]
 
 
-@pytest.mark.parametrize("methods", [("load",), ("save",), ("lease",), ("release",), ALL])
+@pytest.mark.parametrize(
+    "methods", [("load",), ("save",), ("lease",), ("release",), ALL]
+)
 async def test_one_method_fails_or_all(world: World, methods: tuple[str, ...]) -> None:
     """If the others work, the outage is one all the same, until all work again."""
     with captured_log() as records:
@@ -425,7 +463,9 @@ async def test_one_method_fails_or_all(world: World, methods: tuple[str, ...]) -
             assert (len(warnings(records)), len(lines(records))) == (1, again)
 
 
-@pytest.mark.parametrize("error", [StopIteration, MemoryError, TypeError, AttributeError])
+@pytest.mark.parametrize(
+    "error", [StopIteration, MemoryError, TypeError, AttributeError]
+)
 async def test_whatever_is_raised(world: World, error: type[Exception]) -> None:
     """One warning, and everybody may ask: no claim is left without an answer."""
     nonsense = {TypeError: "lease_many", AttributeError: "load"}
@@ -478,7 +518,9 @@ async def test_turns_are_asked_for_in_one_call() -> None:
     assert await turning.turn(A, 5.0, 0.0) is None
 
 
-@pytest.mark.parametrize("answer", [FULL, [], [1.0, 1.0], ["1"], [-1.0], [1e9], [math.nan]])
+@pytest.mark.parametrize(
+    "answer", [FULL, [], [1.0, 1.0], ["1"], [-1.0], [1e9], [math.nan]]
+)
 async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None:
     turning = opened(Turning)
     turning._calls.storage.answer = answer

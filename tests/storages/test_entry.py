@@ -17,7 +17,9 @@ from tests.helpers.storing import A, B, missing, rules
 
 def test_what_entries_are_compared_with() -> None:
     """Every field is part of the form: none is forgotten by `header()`."""
-    whole = rules(attempts=1, dead_attempts=1, unreachable_since=1.0, next_attempt_at=2.0)
+    whole = rules(
+        attempts=1, dead_attempts=1, unreachable_since=1.0, next_attempt_at=2.0
+    )
     whole = replace(whole, unreachable_for=3.0, error="why", hops=1, wall="sign")
     whole = replace(whole, proxy_attempts=1, not_before=2.0, page_answered_at=1.0)
     values = json.loads(whole.header())
@@ -70,9 +72,13 @@ def test_broken_headers_are_refused() -> None:
 def test_unknown_fields_are_ignored() -> None:
     """Fields may be added without another schema; and old entries lack some."""
     values = json.loads(rules().header())
-    assert Entry.from_parts(json.dumps({**values, "etag": "x"}), rules().packed) == rules()
+    assert (
+        Entry.from_parts(json.dumps({**values, "etag": "x"}), rules().packed) == rules()
+    )
     del values["url"]
-    assert Entry.from_parts(json.dumps(values), rules().packed) == replace(rules(), url="")
+    assert Entry.from_parts(json.dumps(values), rules().packed) == replace(
+        rules(), url=""
+    )
 
 
 def test_an_entry_of_a_newer_schema_is_refused() -> None:

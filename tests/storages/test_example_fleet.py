@@ -23,7 +23,9 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
     module = importlib.import_module("fleet")
-    monkeypatch.setattr(module, "log_of", lambda number: tmp_path / f"fleet-{number}.log")
+    monkeypatch.setattr(
+        module, "log_of", lambda number: tmp_path / f"fleet-{number}.log"
+    )
     return module
 
 
@@ -38,7 +40,10 @@ def run(fleet: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @needs_server
 def test_each_robots_txt_is_asked_for_once(
-    run: Any, fleet: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Any,
+    fleet: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shown: list[Any] = []
     show = fleet.show
@@ -48,7 +53,10 @@ def test_each_robots_txt_is_asked_for_once(
     from example.sites import SITES
     from example.spiders.s09_fleet import NAMES, PAGES
 
-    assert {name: asked[name] for name in NAMES} == {**dict.fromkeys(NAMES, 1), "recovers": 4}
+    assert {name: asked[name] for name in NAMES} == {
+        **dict.fromkeys(NAMES, 1),
+        "recovers": 4,
+    }
     # Every page once, by whomever, and the same verdicts as one crawler alone comes to. A link that fresh rules
     # forbid doesn't get to the queue that they share, so each of them may refuse it.
     every = {(name, page) for name in NAMES for page in (*PAGES, *SITES[name].links)}

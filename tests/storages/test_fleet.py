@@ -41,13 +41,20 @@ class Fleet:
         self.crawls: list[Crawl] = []
 
     def add(
-        self, urls: list[str], *, reactor: str = "asyncio", ends: str = "", **settings: Any
+        self,
+        urls: list[str],
+        *,
+        reactor: str = "asyncio",
+        ends: str = "",
+        **settings: Any,
     ) -> Crawl:
         """:param GO: whether the crawl begins when :meth:`go` says it"""
         go = str(self._folder / "go") if settings.pop("GO", False) else ""
         settings = {"_REP_HOLD_GRACE": 0.5, **self._storage, **settings}
         folder = self._folder / "runs"
-        self.crawls.append(Crawl(folder, urls, settings, reactor=reactor, ends=ends, go=go))
+        self.crawls.append(
+            Crawl(folder, urls, settings, reactor=reactor, ends=ends, go=go)
+        )
         return self.crawls[-1]
 
     def go(self) -> None:
@@ -71,10 +78,16 @@ def fleet(tmp_path: Path, storage: dict[str, Any]) -> Iterator[Fleet]:
 
 
 @pytest.mark.process
-def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: Fleet) -> None:
+def test_one_process_fetches_and_the_others_use_its_answer(
+    sites: Sites, fleet: Fleet
+) -> None:
     """They wait for it as they would for one of their own: in place for the grace, then held."""
     gate = silent_until_open(RULES)
-    quick, slow, missing = sites.add(robots=RULES), sites.add(robots=gate), sites.add(robots=404)
+    quick, slow, missing = (
+        sites.add(robots=RULES),
+        sites.add(robots=gate),
+        sites.add(robots=404),
+    )
     wanted = [site.url(path) for path in PATHS for site in (quick, slow, missing)]
     many: dict[str, Any] = {"CONCURRENT_REQUESTS": 64, "GO": True}
     patient = fleet.add(wanted, reactor="select", _REP_HOLD_GRACE=60, **many)
@@ -88,7 +101,9 @@ def test_one_process_fetches_and_the_others_use_its_answer(sites: Sites, fleet: 
     assert [site.robots_fetches for site in (quick, slow, missing)] == [1, 1, 1]
     for stat in ("robotstxt/request_count", "rep/cache/recalled"):
         assert sum(int(one.stats.get(stat, 0)) for one in fleet.crawls) == 3
-    forbidden = {site.url(path) for site in (quick, slow) for path in PATHS if not allowed(path)}
+    forbidden = {
+        site.url(path) for site in (quick, slow) for path in PATHS if not allowed(path)
+    }
     for one in fleet.crawls:
         assert sorted(one.urls("failed")) == sorted(forbidden)
         assert sorted(one.urls("page")) == sorted({*wanted} - forbidden)
@@ -110,7 +125,8 @@ async def test_a_process_that_is_killed_while_it_asks_delays_others_no_longer_th
     killed.kill()
     at = time.monotonic()
     assert_by_rules(
-        await maybe_deferred_to_future(begun(site, storage, REP_DOWNLOAD_TIMEOUT=60)), site
+        await maybe_deferred_to_future(begun(site, storage, REP_DOWNLOAD_TIMEOUT=60)),
+        site,
     )
     assert site.robots_fetches == 2, "one takes its place"
     assert site.hits("/robots.txt")[1].time - at < 2 + 22, "that of the other is 60"
@@ -146,13 +162,17 @@ def begun(
 ) -> Deferred[CrawlResult]:
     settings = {**HOLD, "_REP_HOLD_GRACE": 0.01, **storage, **settings}
     handlers = record.handlers if record else {}
-    return deferred_from_coro(crawl(map(site.url, PATHS), settings, signal_handlers=handlers))
+    return deferred_from_coro(
+        crawl(map(site.url, PATHS), settings, signal_handlers=handlers)
+    )
 
 
 def assert_by_rules(result: CrawlResult, site: Site) -> None:
     result.assert_clean()
     assert set(result.responses) == {site.url(path) for path in PATHS if allowed(path)}
-    assert set(result.failures) == {site.url(path) for path in PATHS if not allowed(path)}
+    assert set(result.failures) == {
+        site.url(path) for path in PATHS if not allowed(path)
+    }
     assert {type(error) for error in result.failures.values()} == {RobotsDisallowed}
 
 
@@ -188,7 +208,9 @@ async def test_a_clock_that_is_set_back_does_not_lose_the_next_attempt(
     """When the alarm goes off the storage says "not yet"."""
     site = sites.add(robots=in_turn(503, RULES))
     ahead = [0.0]
-    monkeypatch.setattr(RepMiddleware, "clock", staticmethod(lambda: time.time() + ahead[0]))
+    monkeypatch.setattr(
+        RepMiddleware, "clock", staticmethod(lambda: time.time() + ahead[0])
+    )
 
     def set_back(**_: Any) -> None:
         ahead[0] = -0.5

@@ -25,7 +25,9 @@ FILLER = "x" * 3000
 
 
 def journal_of(path: Path | None) -> Journal:
-    return Journal(path, SCHEMA, None, "it is tried again", "it is lost", gauge="rep/down/held")
+    return Journal(
+        path, SCHEMA, None, "it is tried again", "it is lost", gauge="rep/down/held"
+    )
 
 
 @pytest.fixture
@@ -67,18 +69,25 @@ def said(records: Any) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("temporary", [False, True])
-def test_rows_are_put_replaced_and_deleted(path: Path, opened: Opener, temporary: bool) -> None:
+def test_rows_are_put_replaced_and_deleted(
+    path: Path, opened: Opener, temporary: bool
+) -> None:
     journal = opened(None if temporary else path)
     journal.put("held", (1, "one"), (2, "two"), (3, "three"))
     journal.put("held", (2, "again"))
     journal.delete("held", 1, 7)
-    assert journal.read("SELECT * FROM held ORDER BY id") == [(2, "again"), (3, "three")]
+    assert journal.read("SELECT * FROM held ORDER BY id") == [
+        (2, "again"),
+        (3, "three"),
+    ]
     journal.put("named", ("a", 1), ("b", 2), ("a", 3))
     assert journal.read("SELECT * FROM named ORDER BY name") == [("a", 3), ("b", 2)]
     assert journal.unwritten("held", 3) is None
 
 
-def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path, opened: Opener) -> None:
+def test_a_change_is_in_the_file_at_once_and_survives_a_kill(
+    path: Path, opened: Opener
+) -> None:
     """No id is used again, though the highest was deleted: a request on its way may have it."""
     journal = opened(path)
     for number in range(1, 4):
@@ -92,7 +101,9 @@ def test_a_change_is_in_the_file_at_once_and_survives_a_kill(path: Path, opened:
     assert journal.new_id("held") == 4
 
 
-def test_changes_that_belong_together_are_written_together(path: Path, opened: Opener) -> None:
+def test_changes_that_belong_together_are_written_together(
+    path: Path, opened: Opener
+) -> None:
     journal = opened(path)
     with journal.together():
         journal.put("held", (1, "x"))
@@ -208,7 +219,10 @@ async def test_what_can_not_be_read_counts_as_failing_until_it_can(
 async def test_what_is_put_between_slices_of_a_backlog_is_not_lost(
     path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal, meanwhile = opened(path), [lambda: journal.put("held", (2, "new"), (999, "x"))]
+    journal, meanwhile = (
+        opened(path),
+        [lambda: journal.put("held", (2, "new"), (999, "x"))],
+    )
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     fill(journal, range(250))
@@ -291,7 +305,9 @@ async def test_what_is_damaged_while_it_is_open(path: Path, opened: Opener) -> N
     assert len(aside(path)) == 1
 
 
-async def test_a_file_that_is_deleted_while_it_is_open(path: Path, opened: Opener) -> None:
+async def test_a_file_that_is_deleted_while_it_is_open(
+    path: Path, opened: Opener
+) -> None:
     """The run goes on with it, and the next one begins a new one."""
     journal = opened(path, rows=1)
     for one in path.parent.iterdir():

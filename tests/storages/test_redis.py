@@ -54,7 +54,9 @@ def storage(redis_server: RedisServer, client: Any, opened: Opener) -> RedisStor
     return opened(redis_server.url)
 
 
-def test_each_entry_body_and_lease_has_its_own_key(storage: RedisStorage, client: Any) -> None:
+def test_each_entry_body_and_lease_has_its_own_key(
+    storage: RedisStorage, client: Any
+) -> None:
     storage.save(rules())
     storage.save(missing(B))
     storage.lease(A, "me", HOUR)
@@ -115,7 +117,9 @@ def test_a_batch_takes_few_round_trips(
         sent.append(self)
         send(self, *args, **kwargs)
 
-    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", counted)
+    monkeypatch.setattr(
+        redis.connection.AbstractConnection, "send_packed_command", counted
+    )
     for calls, most in (
         (lambda: storage.lease_many(origins, "me", HOUR), 1),
         (lambda: storage.save_many(entries), 1),
@@ -128,7 +132,9 @@ def test_a_batch_takes_few_round_trips(
     assert client.dbsize() == 600
 
 
-def test_prefixes_are_apart(redis_server: RedisServer, client: Any, opened: Opener) -> None:
+def test_prefixes_are_apart(
+    redis_server: RedisServer, client: Any, opened: Opener
+) -> None:
     """One that is a pattern, or begins as another does, too."""
     prefixes = ["a", "a:b", "a*", "*", "a?", "[a-z]", "\\", "\u30c4"]
     storages = [opened(redis_server.url, prefix) for prefix in prefixes]
@@ -173,10 +179,14 @@ def test_gone_and_back(server: RedisServer, opened: Opener) -> None:
     assert storage.load(A) == rules()
     server.stop()
     server.start()
-    assert storage.load(A) is None, "not even one call is lost to the connection that is gone"
+    assert storage.load(A) is None, (
+        "not even one call is lost to the connection that is gone"
+    )
 
 
-def test_a_server_that_has_become_a_replica_is_left(server: RedisServer, opened: Opener) -> None:
+def test_a_server_that_has_become_a_replica_is_left(
+    server: RedisServer, opened: Opener
+) -> None:
     """A failover: the address leads to another server, but the connection to this one."""
     storage, client = opened(server.url), redis.Redis(port=server.port)
     storage.save(rules())
@@ -200,7 +210,9 @@ def test_a_server_that_has_become_a_replica_is_left(server: RedisServer, opened:
     client.close()
 
 
-def test_a_full_server_refuses_writes_but_is_read(server: RedisServer, opened: Opener) -> None:
+def test_a_full_server_refuses_writes_but_is_read(
+    server: RedisServer, opened: Opener
+) -> None:
     """Writes are refused, whole; what is there can be dropped."""
     storage = opened(server.url)
     storage.save(rules())
@@ -226,7 +238,9 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path, opened: Opener) -> N
         right = opened(server.url.replace("//", "//:s3cret@"))
         right.save(rules())
         assert right.load(A) == rules()
-        right._client.execute_command("ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all")
+        right._client.execute_command(
+            "ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all"
+        )
         user = opened(server.url.replace("//", "//bot:50%25%2F%40%3A@"))
         assert user.load(A) == rules()
         for command in ("-get", "-strlen"):
@@ -247,7 +261,9 @@ WRONG_URLS = [
 ]
 
 
-def test_url_prefix_and_expiry_come_from_settings(redis_server: RedisServer, client: Any) -> None:
+def test_url_prefix_and_expiry_come_from_settings(
+    redis_server: RedisServer, client: Any
+) -> None:
     """The URL may be scrapy-redis's."""
     own = {
         "REP_CACHE_REDIS_URL": redis_server.url.replace("/?", "/3?"),
@@ -268,17 +284,23 @@ def test_url_prefix_and_expiry_come_from_settings(redis_server: RedisServer, cli
 def test_a_missing_or_wrong_url_is_a_settings_error_without_its_password() -> None:
     """One sentence at the start. It does not give away what may be a password."""
     for settings in ({}, {"REP_CACHE_REDIS_URL": "", "REDIS_URL": ""}):
-        with pytest.raises(SettingsError, match="RedisStorage needs REP_CACHE_REDIS_URL"):
+        with pytest.raises(
+            SettingsError, match="RedisStorage needs REP_CACHE_REDIS_URL"
+        ):
             from_settings(**settings)
     with every_row() as row:
         for url in WRONG_URLS:
-            error = pytest.raises(SettingsError, match=r"^REP_CACHE_REDIS_URL (?!.*s3cret)")
+            error = pytest.raises(
+                SettingsError, match=r"^REP_CACHE_REDIS_URL (?!.*s3cret)"
+            )
             with row(url), error:
                 from_settings(REP_CACHE_REDIS_URL=url)
 
 
 PREFIX = "{scrapy-rep}"
-needs_redis_8 = pytest.mark.skipif(int(redis.__version__.split(".")[0]) < 8, reason="needs redis 8")
+needs_redis_8 = pytest.mark.skipif(
+    int(redis.__version__.split(".")[0]) < 8, reason="needs redis 8"
+)
 
 
 def ask(server: RedisServer, *command: Any) -> Any:
@@ -333,7 +355,9 @@ def test_any_node_of_a_cluster_leads_to_the_one_with_the_keys(
 
 
 @needs_redis_8
-def test_keys_that_move_to_another_node_are_found(nodes: list[RedisServer], opened: Opener) -> None:
+def test_keys_that_move_to_another_node_are_found(
+    nodes: list[RedisServer], opened: Opener
+) -> None:
     """A reshard in the middle of a crawl, and back."""
     storage = opened(nodes[0].url, PREFIX, kind=users_class("RedisStorage"))
     slot = ask(nodes[0], "CLUSTER KEYSLOT", PREFIX)

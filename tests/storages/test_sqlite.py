@@ -94,7 +94,9 @@ def test_what_has_expired_goes_when_others_are_saved(path: Path) -> None:
     storage.close()
 
 
-def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, path: Path) -> None:
+def test_a_batch_of_saves_or_leases_is_one_transaction(
+    storage: SqliteStorage, path: Path
+) -> None:
     """Each waits for the disk, and for the lock. The same body is kept once."""
     origins = [f"http://{number}:80" for number in range(300)]
     assert storage.load(A) is None
@@ -107,7 +109,10 @@ def test_a_batch_of_saves_or_leases_is_one_transaction(storage: SqliteStorage, p
         lambda: storage.release_many(origins, "me"),
     ):
         call()
-        assert (statements.count("BEGIN IMMEDIATE"), statements.count("COMMIT")) == (1, 1)
+        assert (statements.count("BEGIN IMMEDIATE"), statements.count("COMMIT")) == (
+            1,
+            1,
+        )
         statements.clear()
     assert len(storage.load_many(origins)) == 300
     assert len(statements) == 1
@@ -175,7 +180,9 @@ def test_broken_files_are_set_aside_and_new_ones_begun(path: Path) -> None:
                     storage.save(rules())
                     assert storage.load(A) == rules()
                     assert storage.lease(A, "me", HOUR)
-                assert sorted(one.read_bytes() for one in aside(path)) == sorted(contents)
+                assert sorted(one.read_bytes() for one in aside(path)) == sorted(
+                    contents
+                )
                 [warning] = warnings(records)
                 assert str(path) in warning
                 assert "was set aside as robots.sqlite.unreadable-" in warning
@@ -190,7 +197,9 @@ def open_elsewhere(path: Path, monkeypatch: pytest.MonkeyPatch) -> set[Path]:
 
     def as_on_windows(self: Path, target: Path) -> Path:
         if self in files:
-            raise PermissionError(errno.EACCES, "The process cannot access the file", str(self))
+            raise PermissionError(
+                errno.EACCES, "The process cannot access the file", str(self)
+            )
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", as_on_windows)
@@ -236,7 +245,9 @@ def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> No
     change(path, "PRAGMA user_version = 99")
     content = path.read_bytes()
     for call in (lambda: storage.load(A), lambda: storage.save(missing())) * 2:
-        with pytest.raises(sqlite3.NotSupportedError, match="newer version of scrapy-rep"):
+        with pytest.raises(
+            sqlite3.NotSupportedError, match="newer version of scrapy-rep"
+        ):
             call()
     assert path.read_bytes() == content
     assert aside(path) == []
@@ -245,7 +256,9 @@ def test_a_newer_version_is_left_alone(storage: SqliteStorage, path: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
-def test_garbage_of_a_killed_process(storage: SqliteStorage, path: Path, suffix: str) -> None:
+def test_garbage_of_a_killed_process(
+    storage: SqliteStorage, path: Path, suffix: str
+) -> None:
     """Beside a file, and alone."""
     storage.save(rules())
     for kept in (rules(), None):
@@ -321,7 +334,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def enlarge(storage: SqliteStorage) -> SqliteStorage:
     """Give it a large file, of which it remembers as little as it can."""
     if storage.load("http://0:80") is None:
-        storage.save_many([rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)])
+        storage.save_many(
+            [rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)]
+        )
     assert storage._db is not None
     storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     storage._db.execute("PRAGMA cache_size = 1")

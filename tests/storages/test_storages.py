@@ -20,7 +20,17 @@ from scrapy_rep.storages import (
 from tests.helpers.files import change
 from tests.helpers.redisserver import needs_server
 from tests.helpers.rows import every_row
-from tests.helpers.storing import HOUR, KINDS, NOW, A, B, FolderStorage, missing, rules, together
+from tests.helpers.storing import (
+    HOUR,
+    KINDS,
+    NOW,
+    A,
+    B,
+    FolderStorage,
+    missing,
+    rules,
+    together,
+)
 
 
 class Kind:
@@ -53,7 +63,9 @@ class Kind:
             one.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=needs_server), "users"])
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("redis", marks=needs_server), "users"]
+)
 def kind(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Kind]:
@@ -150,7 +162,9 @@ def test_origins_are_told_apart_and_listed_once(storage: Storage) -> None:
     }
     assert storage.drop("http://a*:80")
     assert len(all_of(storage)) == len(entries) - 1
-    for number, one in enumerate(storage.entries()):  # as `scrapy robots --cache --drop` does
+    for number, one in enumerate(
+        storage.entries()
+    ):  # as `scrapy robots --cache --drop` does
         if number % 100 == 0:
             storage.drop(one.origin)  # type: ignore[union-attr]
     assert len(all_of(storage)) == len(entries) - 1 - 13
@@ -195,7 +209,9 @@ def test_one_of_many_gets_the_lease(kind: Kind) -> None:
     kind.new().save(missing(B))  # the file is there
     storages = [kind.new() for _ in range(8)]
     for turn in range(20):
-        got = together(lambda n, turn=turn: storages[n].lease(f"http://{turn}:80", str(n), HOUR), 8)
+        got = together(
+            lambda n, turn=turn: storages[n].lease(f"http://{turn}:80", str(n), HOUR), 8
+        )
         assert sorted(got) == [False] * 7 + [True]
 
 
@@ -261,9 +277,15 @@ def test_turns_of_an_origin_are_a_delay_apart(kind: Kind) -> None:
     """Whoever asks: one at once, the next after the delay, and none before its own wait is over."""
     one, other = kind.new(), kind.new()
     waits = one.turn_many([Turn(A, 10.0, 0.0), Turn(B, 5.0, 2.0)])
-    waits += other.turn_many([Turn(A, 10.0, 3.0), Turn(A, 10.0, 0.0), Turn(B, 5.0, 20.0)])
+    waits += other.turn_many(
+        [Turn(A, 10.0, 3.0), Turn(A, 10.0, 0.0), Turn(B, 5.0, 20.0)]
+    )
     waits += one.turn_many([Turn(A, 30.0, 0.5), Turn(A, 10.0, 0.0)])
-    expected = [0.0, 2.0, 10.0, 20.0, 20.0, 30.0, 60.0] if kind.shared else [0, 2, 3, 0, 20, 0.5, 0]
+    expected = (
+        [0.0, 2.0, 10.0, 20.0, 20.0, 30.0, 60.0]
+        if kind.shared
+        else [0, 2, 3, 0, 20, 0.5, 0]
+    )
     # What is asked for later has less to wait.
     assert waits == pytest.approx(expected, abs=1.0)
     assert one.turn_many([]) == []
@@ -273,7 +295,9 @@ def test_turns_of_an_origin_are_a_delay_apart(kind: Kind) -> None:
 
 @if_shared
 @pytest.mark.parametrize("value", ["", "soon", "1e999", "-5", "nan", "99999999999999"])
-def test_what_others_wrote_in_place_of_a_turn_delays_nothing(kind: Kind, value: str) -> None:
+def test_what_others_wrote_in_place_of_a_turn_delays_nothing(
+    kind: Kind, value: str
+) -> None:
     storage: Any = kind.new()
     storage.turn_many([Turn(A, 10.0, 0.0)])
     if kind.name == "redis":

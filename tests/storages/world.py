@@ -45,7 +45,9 @@ class Watched(MemoryStorage):
             method = getattr(self, f"{name}_many")
             setattr(self, f"{name}_many", partial(self._batch, name, method))
 
-    def _batch(self, name: str, method: Callable[..., Any], some: Any, *arguments: Any) -> Any:
+    def _batch(
+        self, name: str, method: Callable[..., Any], some: Any, *arguments: Any
+    ) -> Any:
         self.sizes.append((name, len(some)))
         return method(some, *arguments)
 
@@ -102,7 +104,9 @@ class World:
     def new(self) -> StorageClient:
         return StorageClient(self.crawler, self.storage, LEASE)
 
-    def _call_later(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Any:
+    def _call_later(
+        self, seconds: float, function: Callable[..., None], *arguments: Any
+    ) -> Any:
         timer = SimpleNamespace(
             seconds=seconds, function=partial(function, *arguments), cancelled=False
         )

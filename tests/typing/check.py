@@ -22,7 +22,9 @@ def misspelt(text: str) -> tuple[str, set[int]]:
     """A user's file with all of our names misspelt, each in a line of its own, and these lines."""
 
     def each(one: re.Match[str]) -> str:
-        return "\n".join(f"{one[1]}{name}y as {name}" for name in re.findall(r"\w+", one[2]))
+        return "\n".join(
+            f"{one[1]}{name}y as {name}" for name in re.findall(r"\w+", one[2])
+        )
 
     bad = IMPORTS.sub(each, text)
     lines = enumerate(bad.splitlines(), 1)
@@ -40,7 +42,9 @@ def complaints(checker: str, path: Path) -> tuple[set[int], str]:
         check=False,
     )
     said = done.stdout + done.stderr
-    if (done.returncode == 0) == bool(found := re.findall(r"\.py:(\d+):.*\berror", said)):
+    if (done.returncode == 0) == bool(
+        found := re.findall(r"\.py:(\d+):.*\berror", said)
+    ):
         sys.exit(f"{checker} failed:\n{said}")
     return {int(line) for line in found}, said
 
@@ -57,7 +61,9 @@ def main() -> int:
                 if missed := expected - found:
                     status = 1
                     lines = sorted(missed)
-                    print(f"{checker} lets misspelt names pass, in lines {lines} of:\n{content}")
+                    print(
+                        f"{checker} lets misspelt names pass, in lines {lines} of:\n{content}"
+                    )
                 elif found and not expected:
                     status = 1
                     print(f"{checker} refuses what is right:\n{said}")

@@ -76,7 +76,12 @@ SETTINGS: dict[str, Any] = {
 class Lenient(RepMiddleware):
     def overrules(self, request: Request, decision: Decision) -> bool:
         rule: Rule | None = decision.rule
-        return rule is not None and rule.line > 1 and not rule.allow and "?" in rule.pattern
+        return (
+            rule is not None
+            and rule.line > 1
+            and not rule.allow
+            and "?" in rule.pattern
+        )
 
 
 class PageSpider(Spider):
@@ -88,9 +93,13 @@ class PageSpider(Spider):
         for signal in (request_held, request_released, request_given_up):
             crawler.signals.connect(self.moved, signal=signal)
 
-    def resolved(self, origin: Origin, outcome: Outcome, robots: RobotsTxt | None) -> None:
+    def resolved(
+        self, origin: Origin, outcome: Outcome, robots: RobotsTxt | None
+    ) -> None:
         if outcome is not Outcome.UNREACHABLE and robots is not None:
-            self.logger.info("%s: %s, %s", origin.host, robots.sitemaps, robots.crawl_delay("*"))
+            self.logger.info(
+                "%s: %s, %s", origin.host, robots.sitemaps, robots.crawl_delay("*")
+            )
 
     def moved(self, request: Request, origin: Origin) -> None:
         self.logger.info("%s %s", origin.robots_url, request.url)
@@ -100,7 +109,12 @@ class PageSpider(Spider):
         first: PageRule | None = rules.saying("noindex")
         about: Usage = usage(response)
         decided: Statement | None = about.decisive("train-ai")
-        if not rules.noindex and first is None and decided is None and about["search"] != "n":
+        if (
+            not rules.noindex
+            and first is None
+            and decided is None
+            and about["search"] != "n"
+        ):
             yield {"url": response.url, "snippet": rules.max_snippet}
         if (request := follow_links(Request(response.url), response)) is not None:
             yield request
@@ -136,7 +150,12 @@ class DictStorage(Storage):
         super().save_value(name, value)
 
 
-STORAGES: list[type[Storage]] = [MemoryStorage, SqliteStorage, RedisStorage, DictStorage]
+STORAGES: list[type[Storage]] = [
+    MemoryStorage,
+    SqliteStorage,
+    RedisStorage,
+    DictStorage,
+]
 
 
 def links(found: list[Link]) -> list[Link]:
@@ -149,7 +168,9 @@ async def asked(crawler: Crawler, url: str) -> bool:
 
 def read(body: bytes) -> Iterator[object]:
     robots = RobotsTxt.parse(body)
-    decision: Decision = robots.decide(comparable("https://example.com/é"), ["FooBot", "*"])
+    decision: Decision = robots.decide(
+        comparable("https://example.com/é"), ["FooBot", "*"]
+    )
     yield decision.allowed and robots.allowed("/", product_token("FooBot/1.0") or "*")
     said: RobotsUsage = read_robots(body, "*")
     for statement in said.about("/", allowed=decision.allowed):

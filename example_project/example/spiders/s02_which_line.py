@@ -21,6 +21,8 @@ class WhichLineSpider(scrapy.Spider):
         if failure.check(RobotsDisallowed):
             origin, decision = failure.value.origin, failure.value.decision
             self.logger.info("Dropped %s", failure.request.url)
-            self.logger.info("  by line %s of %s", decision.rule.line, origin.robots_url)
+            self.logger.info(
+                "  by line %s of %s", decision.rule.line, origin.robots_url
+            )
             self.logger.info("  which disallows %s", decision.rule.pattern)
             self.logger.info("  in the group for %s", decision.agent)

@@ -20,4 +20,6 @@ class SeededSpider(scrapy.Spider):
         self.logger.info("Fetched %s", response.url)
 
     def parse_news(self, response):
-        self.logger.info("News of %s: %s", response.meta["rep_sitemap"]["lastmod"], response.url)
+        self.logger.info(
+            "News of %s: %s", response.meta["rep_sitemap"]["lastmod"], response.url
+        )

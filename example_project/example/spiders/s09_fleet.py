@@ -10,7 +10,16 @@ from scrapy.utils.httpobj import urlparse_cached
 
 from example.sites import address
 
-NAMES = ["plain", "groups", "longest", "wildcards", "typos", "missing", "slow", "recovers"]
+NAMES = [
+    "plain",
+    "groups",
+    "longest",
+    "wildcards",
+    "typos",
+    "missing",
+    "slow",
+    "recovers",
+]
 PAGES = ["/", "/1", "/2", "/3", "/4", "/5"]
 
 
@@ -32,11 +41,15 @@ class FleetSpider(scrapy.Spider):
         for site in NAMES:
             for page in PAGES:
                 url = address(site) + page
-                yield scrapy.Request(url, errback=self.dropped, cb_kwargs={"site": site})
+                yield scrapy.Request(
+                    url, errback=self.dropped, cb_kwargs={"site": site}
+                )
 
     def parse(self, response, site):
         yield result(response.request)
-        yield from response.follow_all(css="a", errback=self.dropped, cb_kwargs={"site": site})
+        yield from response.follow_all(
+            css="a", errback=self.dropped, cb_kwargs={"site": site}
+        )
 
     def dropped(self, failure):
         yield result(failure.request, dropped=str(failure.value))

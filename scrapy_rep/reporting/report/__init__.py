@@ -30,7 +30,13 @@ from scrapy_rep.protocol.syntax import normalise
 from scrapy_rep.reporting.record import ANSWERS, changed_lines
 from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.findings import findings_of, in_words
-from scrapy_rep.reporting.report.reading import MAX_CHANGES, CrawlSum, Line, OriginRow, lines_of
+from scrapy_rep.reporting.report.reading import (
+    MAX_CHANGES,
+    CrawlSum,
+    Line,
+    OriginRow,
+    lines_of,
+)
 from scrapy_rep.text import clean, counted, date, duration
 
 if TYPE_CHECKING:
@@ -82,9 +88,13 @@ class Report:
             self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
 
     async def _page(self) -> bytes:
-        quoted = await run_in_thread(lambda: list(self._crawl.quoted()))  # sorts many rows
+        quoted = await run_in_thread(
+            lambda: list(self._crawl.quoted())
+        )  # sorts many rows
         states = (self._table.get(Origin.from_url(row.origin)) for row in quoted)
-        entries = {(one.name, one.entry.sha256): one.entry for one in states if one is not None}
+        entries = {
+            (one.name, one.entry.sha256): one.entry for one in states if one is not None
+        }
 
         def make() -> bytes:
             data = ReportData([self._crawl])
@@ -128,11 +138,17 @@ class ReportData:
         by_name: defaultdict[str, CrawlSum] = defaultdict(CrawlSum)
         unreadable = left_out = 0
         for one in record:
-            with open(one, "rb") if isinstance(one, (str, PathLike)) else nullcontext(one) as file:
+            with (
+                open(one, "rb")
+                if isinstance(one, (str, PathLike))
+                else nullcontext(one) as file
+            ):
                 for line in lines_of(file):
                     if line is None:
                         unreadable += 1
-                    elif (name := line.text("crawl", 40)) in by_name or len(by_name) < _CRAWLS:
+                    elif (name := line.text("crawl", 40)) in by_name or len(
+                        by_name
+                    ) < _CRAWLS:
                         by_name[name].add(line)
                     else:
                         left_out += 1
@@ -174,7 +190,11 @@ def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
         return []
     first = max(0, line - 1 - _AROUND)
     return [
-        (number, text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH], number == line)
+        (
+            number,
+            text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH],
+            number == line,
+        )
         for number, text in enumerate(lines[first : line + _AROUND], first + 1)
     ]
 
@@ -183,7 +203,9 @@ def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
     from markupsafe import Markup
 
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        (_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js")
+    )
     text: str = _template().render(
         data=data,
         findings=findings_of(data.crawl),

@@ -54,7 +54,9 @@ def _finding(
     has_more = len(shown) > _EXAMPLES
     about = frozenset(origins)
     sections = {section: outcome}
-    return Finding(level, [sentence], sections, about, shown[:_EXAMPLES], has_more, command)
+    return Finding(
+        level, [sentence], sections, about, shown[:_EXAMPLES], has_more, command
+    )
 
 
 def findings_of(crawl: CrawlSum) -> list[Finding]:
@@ -81,7 +83,9 @@ def _findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
     ):
         yield from _of_outcome(crawl, rows, outcome, "warning", words)
     if closed:
-        yield _finding("warning", f"{_count(closed)} closed to this crawler.", "rules", closed)
+        yield _finding(
+            "warning", f"{_count(closed)} closed to this crawler.", "rules", closed
+        )
     yield from _sitemaps(crawl)
     yield from _of_outcome(crawl, rows, "none", "note", "without an answer")
     changed = dict.fromkeys(change["origin"] for change in crawl.changes.values())
@@ -113,7 +117,9 @@ def _unreachable(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding
     """Yield what is said of origins that could not be reached, and of requests to them."""
     words = f"unreachable at the end ({in_words(crawl.reasons)})"
     yield from _of_outcome(crawl, rows, "unreachable", "error", words)
-    gave_up = [row.origin for row in rows if row.counts["given_up"] or row.counts["dropped"]]
+    gave_up = [
+        row.origin for row in rows if row.counts["given_up"] or row.counts["dropped"]
+    ]
     lost = crawl.counts["given_up"] + crawl.counts["dropped"]
     if lost and not crawl.dry_run:
         sentence = f"{counted(lost, 'request')} given up or dropped."
@@ -148,7 +154,9 @@ def _start_requests(
     # All that is known of the others is how many there were. If all fail for one reason, they belong
     # to the origins of which that reason is told.
     down = {row.origin for row in rows if row.outcome == "unreachable"}
-    alike = (unreachable == refused and first in down) or (forbidden == refused and first in closed)
+    alike = (unreachable == refused and first in down) or (
+        forbidden == refused and first in closed
+    )
     yield _finding(
         "warning" if passed else "error",
         sentence,
@@ -163,7 +171,9 @@ def _sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
     count = crawl.counts["sitemaps_failed"]
     if not count:
         return
-    failed = [row for row in crawl.sitemaps.top if row["failed"] and row["found"] != "guessed"]
+    failed = [
+        row for row in crawl.sitemaps.top if row["failed"] and row["found"] != "guessed"
+    ]
     urls = [row["url"] for row in failed]
     first = f" The first: {failed[0]['problem']}." if failed else ""
     origins = {"/".join(url.split("/", 3)[:3]) for url in urls}

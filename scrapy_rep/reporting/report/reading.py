@@ -69,7 +69,9 @@ class Line:
 
     def seconds(self, name: str) -> float | None:
         try:
-            return datetime.fromisoformat(self.text(name, 40).replace("Z", "+00:00")).timestamp()
+            return datetime.fromisoformat(
+                self.text(name, 40).replace("Z", "+00:00")
+            ).timestamp()
         except (ValueError, OverflowError):
             return None
 
@@ -141,7 +143,9 @@ class OriginRow:
     def order(self) -> tuple[int, str]:
         """Sorts those refused most first, and those whose answer is unusual."""
         refused = sum(self.counts[name] for name in _INTERESTING)
-        interest = 2 * refused + (self.outcome not in ("rules", "missing", "denied", "none"))
+        interest = 2 * refused + (
+            self.outcome not in ("rules", "missing", "denied", "none")
+        )
         return -interest, by_domain(self.origin)
 
 
@@ -174,7 +178,9 @@ class Axis:
         step = next((one for one in _STEPS if span <= _TICKS * one), days)
         moments = [number * step for number in range(int(span / step) + 1)]
         texts = [f"+{at:g} s" if step < 60 else f"+{duration(at)}" for at in moments]
-        self.ticks = [(self.x(began + at), text) for at, text in zip(moments, texts, strict=True)]
+        self.ticks = [
+            (self.x(began + at), text) for at, text in zip(moments, texts, strict=True)
+        ]
         """Where they are, and what they say."""
 
     def x(self, at: float) -> float:
@@ -208,19 +214,31 @@ class Timeline:
             # Keep half of them: the larger values of two, and the last one.
             *points, last = self._points
             pairs = zip(points[::2], points[1::2], strict=True)
-            self._points = [(at, max(held, more)) for (at, held), (_, more) in pairs] + [last]
+            self._points = [
+                (at, max(held, more)) for (at, held), (_, more) in pairs
+            ] + [last]
 
     def points(self, axis: Axis) -> list[tuple[float, int]]:
         """Return where the values begin, and the values. What an earlier run has held was there from
         the beginning."""
-        found = [(0.0, 0), *((axis.x(at), held) for at, held in self._points), (100.0, self._now)]
+        found = [
+            (0.0, 0),
+            *((axis.x(at), held) for at, held in self._points),
+            (100.0, self._now),
+        ]
         return [(x, held - self._least) for x, held in found]
 
 
 # Limits on what is kept while a record is read, and on what the page shows.
 _ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
 _OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
-MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = 10_000, 300, 1_000, 400, 200
+MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = (
+    10_000,
+    300,
+    1_000,
+    400,
+    200,
+)
 MAX_CHANGES, _URL_LENGTH = 500, 500
 MAX_GIVEN_UP = 5_000
 
@@ -229,7 +247,14 @@ _QUOTED_OF_A_RULE, _QUOTED = 20, 250
 # Rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
 # Verdicts of what pages say, if something is dropped for it.
-DROPS = ("nofollow", "nofollow_link", "noindex", "expired", "usage_request", "usage_item")
+DROPS = (
+    "nofollow",
+    "nofollow_link",
+    "noindex",
+    "expired",
+    "usage_request",
+    "usage_item",
+)
 
 
 class CrawlSum:
@@ -251,14 +276,20 @@ class CrawlSum:
         """How many origins have left, by outcome."""
         self.reasons: Counter[str] = Counter()
         """Why some of them were unreachable."""
-        self.known: Rows[OriginRow] = Rows(_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves)
+        self.known: Rows[OriginRow] = Rows(
+            _ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves
+        )
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
-            _SITEMAPS, MAX_SITEMAPS, lambda row: (not row["problem"], row["taken"] > 0, row["url"])
+            _SITEMAPS,
+            MAX_SITEMAPS,
+            lambda row: (not row["problem"], row["taken"] > 0, row["url"]),
         )
-        self.periods: Rows[Period] = Rows(_PERIODS, MAX_PERIODS, lambda one: -one.seconds)
+        self.periods: Rows[Period] = Rows(
+            _PERIODS, MAX_PERIODS, lambda one: -one.seconds
+        )
         self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
         self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
         self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
@@ -287,7 +318,9 @@ class CrawlSum:
         self.name, self.agent = about.text("spider"), about.text("agent")
         self.version, self.scrapy = about.text("version"), about.text("scrapy")
         changed = about.part("changed")
-        self.settings = sorted((name, changed.text(name)) for name in changed.fields)[:_SETTINGS]
+        self.settings = sorted((name, changed.text(name)) for name in changed.fields)[
+            :_SETTINGS
+        ]
         self.dry_run = line.flag("dry_run")
 
     def _ended(self, line: Line, _: float) -> None:
@@ -318,14 +351,20 @@ class CrawlSum:
 
     def _answers(self, origin: OriginRow, about: Line, at: float) -> None:
         delay = about.fields.get("crawl_delay")
-        origin.delay = delay if isinstance(delay, int | float) and 0 < delay < 10**9 else None
-        origin.size = None if about.fields.get("bytes") is None else about.number("bytes")
+        origin.delay = (
+            delay if isinstance(delay, int | float) and 0 < delay < 10**9 else None
+        )
+        origin.size = (
+            None if about.fields.get("bytes") is None else about.number("bytes")
+        )
         origin.sitemaps = about.number("sitemaps")
         self._end_period(origin, "answered", at)
         origin.counts["waited"] += origin.waiting
         origin.waiting = 0
 
-    def _fails(self, origin: OriginRow, asked: float | None, at: float, fetches: int) -> None:
+    def _fails(
+        self, origin: OriginRow, asked: float | None, at: float, fetches: int
+    ) -> None:
         """Note a failure: requests that wait for an answer are held from now on."""
         if origin.period is None:
             began = at if asked is None else min(asked, at)
@@ -346,7 +385,9 @@ class CrawlSum:
 
     def _changed(self, line: Line, at: float) -> None:
         about, names = line.part("change"), ("url", "was", "now")
-        change: dict[str, Any] = {name: about.texts(name) for name in ("added", "removed")}
+        change: dict[str, Any] = {
+            name: about.texts(name) for name in ("added", "removed")
+        }
         for name in ("lines_added", "lines_removed", "turned_count"):
             change[name] = about.number(name)
         turned = map(Line, about.items("turned"))
@@ -371,7 +412,11 @@ class CrawlSum:
     def _give_up(self, line: Line) -> None:
         """Note a URL to crawl again."""
         url = line.text("url", _MAX_TEXT + 1)
-        if 0 < len(url) <= _MAX_TEXT and len(self.given_up) < MAX_GIVEN_UP and not self.dry_run:
+        if (
+            0 < len(url) <= _MAX_TEXT
+            and len(self.given_up) < MAX_GIVEN_UP
+            and not self.dry_run
+        ):
             self.given_up[url] = None
 
     def _disallowed(self, line: Line, _: float) -> None:
@@ -382,7 +427,10 @@ class CrawlSum:
 
         def describe() -> RuleOrigin:
             where = RuleOrigin(origin.origin, line.number("line"), robots_url)
-            where.url, where.sha256 = line.text("url", _URL_LENGTH), line.text("sha256", 64)
+            where.url, where.sha256 = (
+                line.text("url", _URL_LENGTH),
+                line.text("sha256", 64),
+            )
             return where
 
         self.rules.refuse(rule, line.text("group"), origin.origin, describe)
@@ -421,17 +469,25 @@ class CrawlSum:
 
     def _sitemap(self, line: Line, _: float) -> None:
         about = line.part("sitemap")
-        row: dict[str, Any] = {name: about.text(name) for name in ("found", "by", "kind", "failed")}
+        row: dict[str, Any] = {
+            name: about.text(name) for name in ("found", "by", "kind", "failed")
+        }
         row |= {name: about.number(name) for name in ("entries", "taken")}
         rejected = about.part("rejected")
-        row["rejected"] = [(why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]]
+        row["rejected"] = [
+            (why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]
+        ]
         row["problem"] = row["failed"] or line.text("reason")
-        self.counts["sitemaps_failed"] += bool(row["failed"]) and row["found"] != "guessed"
+        self.counts["sitemaps_failed"] += (
+            bool(row["failed"]) and row["found"] != "guessed"
+        )
         self.sitemaps.add({"url": line.text("url"), **row})
 
     def _page(self, line: Line, _: float) -> None:
         verdict, dropped = line.text("verdict"), not line.flag("dry_run")
-        self.counts["usage_dropped" if verdict.startswith("usage") else "page_dropped"] += dropped
+        self.counts[
+            "usage_dropped" if verdict.startswith("usage") else "page_dropped"
+        ] += dropped
         text = line.text("reason", _REASON_LENGTH)
         self._say(self.pages, verdict, text, line).dropped += dropped
 
@@ -458,7 +514,9 @@ class CrawlSum:
 
     def quoted(self) -> Iterator[RuleOrigin]:
         """Yield the origins whose robots.txt is quoted, with the line that decided."""
-        some = (one for rule in self.rules.top for one in rule.origins[:_QUOTED_OF_A_RULE])
+        some = (
+            one for rule in self.rules.top for one in rule.origins[:_QUOTED_OF_A_RULE]
+        )
         return islice((one for one in some if one.sha256), _QUOTED)
 
     @property
@@ -477,7 +535,11 @@ class CrawlSum:
     @property
     def closed(self) -> list[str]:
         """Origins that a rule closes to this crawler."""
-        whole = (row for row in self.rules.top if row.rule.partition(":")[2].strip() in _WHOLE)
+        whole = (
+            row
+            for row in self.rules.top
+            if row.rule.partition(":")[2].strip() in _WHOLE
+        )
         names = {one.origin for row in whole for one in row.origins}
         found = (row for row in self.known.top if row.origin in names)
         return [row.origin for row in found if not row.counts["allowed"]]

@@ -46,9 +46,13 @@ class Browser:
         for flag in _FLAGS.split():
             options.add_argument(flag.replace("~", " ").replace("MAP*", "MAP *"))
         options.add_argument(f"--user-data-dir={profile}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        options.set_capability(
+            "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+        )
         self.driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-        self.driver.set_script_timeout(150)  # the layout of 10,000 rows is part of a script
+        self.driver.set_script_timeout(
+            150
+        )  # the layout of 10,000 rows is part of a script
 
     def tell(self, command: str, **about: Any) -> Any:
         return self.driver.execute_cdp_cmd(command, about)
@@ -77,7 +81,12 @@ class Browser:
     def width(self, pixels: int) -> None:
         """Of the window. 0: as it was."""
         if pixels:
-            size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": pixels < 500}
+            size = {
+                "width": pixels,
+                "height": 900,
+                "deviceScaleFactor": 1,
+                "mobile": pixels < 500,
+            }
             self.tell("Emulation.setDeviceMetricsOverride", **size)
         else:
             self.tell("Emulation.clearDeviceMetricsOverride")
@@ -91,14 +100,19 @@ class Browser:
         pdfium = pytest.importorskip("pypdfium2", reason="needs pypdfium2")
         data = base64.b64decode(self.tell("Page.printToPDF")["data"])
         with pdfium.PdfDocument(data) as document:
-            return [" ".join(page.get_textpage().get_text_bounded().split()) for page in document]
+            return [
+                " ".join(page.get_textpage().get_text_bounded().split())
+                for page in document
+            ]
 
     def violations(self) -> Any:
         """What axe-core finds wrong, with an example of each."""
         from axe_playwright_python.base import AXE_FILE_PATH
 
         script = Path(AXE_FILE_PATH).read_text("utf-8")
-        self.tell("Runtime.evaluate", expression=script)  # the page's policy is for others
+        self.tell(
+            "Runtime.evaluate", expression=script
+        )  # the page's policy is for others
         return self.driver.execute_async_script(_AXE)
 
     def complaints(self) -> list[str]:

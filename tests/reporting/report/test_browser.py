@@ -122,14 +122,21 @@ def test_at_each_width_nothing_is_torn(browser: Browser, show: Show, name: str) 
 
 @needs_axe
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1400, "dark")])
-def test_axe_finds_no_violation(browser: Browser, show: Show, width: int, scheme: str) -> None:
+def test_axe_finds_no_violation(
+    browser: Browser, show: Show, width: int, scheme: str
+) -> None:
     """Contrast included, and of what is opened, too."""
     browser.width(width)
     browser.prefer(scheme)
     show(12)
-    dark = browser.run("getComputedStyle(document.body).backgroundColor") != "rgb(252, 252, 251)"
+    dark = (
+        browser.run("getComputedStyle(document.body).backgroundColor")
+        != "rgb(252, 252, 251)"
+    )
     assert dark == (scheme == "dark")
-    browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    browser.run(
+        "document.querySelectorAll('details').forEach((one) => { one.open = true })"
+    )
     assert browser.violations() == []
 
 
@@ -140,7 +147,9 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(browser: Browser, show: Show) -
     seen = []
 
     def look() -> None:
-        order = browser.run("arguments[0].parentElement.getAttribute('aria-sort')", head)
+        order = browser.run(
+            "arguments[0].parentElement.getAttribute('aria-sort')", head
+        )
         seen.append((order, [int(cell) for cell in browser.column(ORIGINS, 6)]))
 
     head.click()
@@ -203,10 +212,18 @@ def test_what_was_given_up_is_copied_and_saved(
     browser: Browser, show: Show, tmp_path: Path
 ) -> None:
     urls = [f"http://a.example/{number}?x=<a>&y=1" for number in range(3)]
-    show([started(), *[line("given_up", 1, "http://a.example", url=url) for url in urls], ended(2)])
+    show(
+        [
+            started(),
+            *[line("given_up", 1, "http://a.example", url=url) for url in urls],
+            ended(2),
+        ]
+    )
     origin = {"permission": {"name": "clipboard-write"}, "setting": "granted"}
     browser.tell("Browser.setPermission", **origin)
-    browser.tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    browser.tell(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
     copy, download = browser.driver.find_elements("css selector", "#given-up button")
     copy.click()
     WebDriverWait(browser.driver, 20, 0.05).until(lambda _: copy.text == "Copied")
@@ -228,9 +245,16 @@ def test_a_table_with_every_column_fits_the_page(browser: Browser, show: Show) -
     every += [answer("unreachable", 2, gone, status=503, reason=why)]
     every += [line("held", 3, gone, reason=why), line("given_up", 9, gone, reason=why)]
     every += [line("unreachable", 9, gone, url=f"{gone}/x", reason=why)]
-    every += [line("allowed", 9, gone, url=f"{gone}/x", reason="REP_UNREACHABLE is 'allow'; x")]
+    every += [
+        line(
+            "allowed", 9, gone, url=f"{gone}/x", reason="REP_UNREACHABLE is 'allow'; x"
+        )
+    ]
     show([*many_lines(61)[:-1], *every, ended(90)])
-    assert browser.run(f"document.querySelector('{ORIGINS}').tHead.rows[0].cells.length") == 17
+    assert (
+        browser.run(f"document.querySelector('{ORIGINS}').tHead.rows[0].cells.length")
+        == 17
+    )
     for width in (1400, 1920):
         browser.width(width)
         boxes = "[...document.querySelectorAll('.scroll')].map((one) => one.scrollWidth - one.clientWidth)"
@@ -256,7 +280,9 @@ def test_each_column_has_its_filter(browser: Browser, show: Show) -> None:
         field = browser.one(f"{ORIGINS} .filters td:nth-child({column}) > *")
         field.send_keys(value)
         found = browser.column(ORIGINS, column - 1)
-        script = "arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))"
+        script = (
+            "arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))"
+        )
         browser.driver.execute_script(script, field)
         return set(found)
 
@@ -306,7 +332,9 @@ def test_all_by_tab_alone(browser: Browser, show: Show) -> None:
     controls = "[...document.querySelectorAll('button, input, select, summary, a')]"
     controls += ".filter((one) => one.checkVisibility())"
     count = browser.run(f"{controls}.length")
-    ActionChains(browser.driver, duration=0).send_keys(Keys.TAB * (count + 20)).perform()
+    ActionChains(browser.driver, duration=0).send_keys(
+        Keys.TAB * (count + 20)
+    ).perform()
     assert browser.run(f"{controls}.filter((one) => !reached.has(one)).length") == 0
     assert browser.run("unseen") == []
     browser.run("document.querySelector('.rule > summary').focus()")
@@ -328,10 +356,16 @@ def test_very_many_origins_are_shown_on_request(browser: Browser, show: Show) ->
     assert browser.complaints() == []
 
 
-def test_tables_are_saved_as_csv_and_json(browser: Browser, show: Show, tmp_path: Path) -> None:
+def test_tables_are_saved_as_csv_and_json(
+    browser: Browser, show: Show, tmp_path: Path
+) -> None:
     """What the filters leave, with numbers as numbers; nothing that a spreadsheet would run."""
-    evil = answer("rules", 1, "=cmd()", status=200, reason='say "a, b"', about={"bytes": 1234})
-    browser.tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    evil = answer(
+        "rules", 1, "=cmd()", status=200, reason='say "a, b"', about={"bytes": 1234}
+    )
+    browser.tell(
+        "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path)
+    )
     show([*many_lines(20)[:-1], evil, ended(80)])
     browser.run(f"document.querySelector('{ORIGINS}').tHead.scrollIntoView()")
 
@@ -362,7 +396,9 @@ def test_without_scripts_all_can_be_read(browser: Browser, show: Show) -> None:
     assert browser.driver.find_elements("css selector", "button, input, select") == []
 
 
-def test_a_print_has_all_rows_and_a_head_on_each_page(browser: Browser, show: Show) -> None:
+def test_a_print_has_all_rows_and_a_head_on_each_page(
+    browser: Browser, show: Show
+) -> None:
     """Light, whatever the screen is, and without what only a screen can do."""
     browser.prefer("dark")
     show(120)
@@ -376,11 +412,16 @@ def test_a_print_has_all_rows_and_a_head_on_each_page(browser: Browser, show: Sh
     assert not any("CSV" in page for page in pages)
     browser.prefer("dark", "print")
     assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
-    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        browser.run("getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
 
 
 @pytest.mark.parametrize("seconds", [30, 299, 200_000])
-def test_bars_and_ticks_are_on_one_axis(browser: Browser, show: Show, seconds: int) -> None:
+def test_bars_and_ticks_are_on_one_axis(
+    browser: Browser, show: Show, seconds: int
+) -> None:
     """A bar that begins at a tick's time begins below that tick."""
     at = seconds * data_of(started(), ended(seconds)).crawl.axis.ticks[2][0] / 100
     site = "http://a.example"
@@ -400,7 +441,9 @@ def test_the_policy_blocks_what_got_through(browser: Browser, show: Show) -> Non
     assert browser.driver.title != "gone"
     assert HOSTILE in browser.one(".rule code").text
     assert browser.complaints() == []
-    path = show(3, b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'>")
+    path = show(
+        3, b"<script>document.title='gone'</script><img src='http://127.0.0.1:9/x'>"
+    )
     assert browser.driver.title != "gone"
     assert len(browser.complaints()) == 2
     assert set(browser.requested()) == {path.as_uri()}

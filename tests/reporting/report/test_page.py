@@ -40,7 +40,10 @@ def texts(page: Any, selector: str) -> list[str]:
 
 
 def rows(page: Any, table: str) -> list[list[str]]:
-    return [texts(row, "th, td") for row in page.cssselect(f"#{table}-table tbody:last-child tr")]
+    return [
+        texts(row, "th, td")
+        for row in page.cssselect(f"#{table}-table tbody:last-child tr")
+    ]
 
 
 def numbers(page: Any) -> dict[str, str]:
@@ -52,7 +55,11 @@ def numbers(page: Any) -> dict[str, str]:
 
 async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) -> None:
     """Of sites with rules, without a robots.txt, away for a while, and down."""
-    rules, missing, down = sites.add(robots=RULES), sites.add(robots=404), sites.refused()
+    rules, missing, down = (
+        sites.add(robots=RULES),
+        sites.add(robots=404),
+        sites.refused(),
+    )
     other = sites.add(robots="User-agent: testbot\nDisallow: /*?session=\n")
     away = sites.add(robots=in_turn(503, 503, 503, RULES))
     counts = {
@@ -65,7 +72,9 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
         away.url("/{}"): 30,
         away.url("/private/{}"): 3,
     }
-    urls = [url.format(number) for url, count in counts.items() for number in range(count)]
+    urls = [
+        url.format(number) for url, count in counts.items() for number in range(count)
+    ]
     path = tmp_path / "new" / "robots.html"
     record = tmp_path / "d.jsonl"
     settings = {"REP_REPORT": str(path), "REP_DECISIONS": str(record)}
@@ -78,9 +87,15 @@ async def test_the_figures_are_those_of_the_crawl(sites: Sites, tmp_path: Path) 
     for table in ("origins", "outcomes", "unreachable"):
         assert rows(later, table) == rows(page, table) != []
     held = result.stat("rep/held/unreachable")
-    assert (found["allowed"], found["forbidden"], found["held"]) == ("45", "34", str(held))
+    assert (found["allowed"], found["forbidden"], found["held"]) == (
+        "45",
+        "34",
+        str(held),
+    )
     assert found["given up"] == str(result.stats["rep/given_up"])
-    assert found["fetches of robots.txt"] == str(result.stats["robotstxt/request_count"])
+    assert found["fetches of robots.txt"] == str(
+        result.stats["robotstxt/request_count"]
+    )
     assert texts(page, ".rule > summary") == [
         "Disallow: /private group * 15 requests on 2 origins",
         "Disallow: /*?session= group testbot 10 requests on 1 origin",
@@ -107,7 +122,10 @@ def test_nothing_is_loaded_and_links_lead_to_sites() -> None:
     assert page.cssselect("link, img, iframe, object, embed, image, base, form") == []
     for one in page.iter(etree.Element):
         assert not {"src", "srcset", "action", "style", "onclick"} & set(one.attrib)
-        assert one.get("href", "#").startswith(("#", "http://")) or one.get("href") == MANUAL
+        assert (
+            one.get("href", "#").startswith(("#", "http://"))
+            or one.get("href") == MANUAL
+        )
     assert [one.get("href") for one in page.cssselect("footer a")] == [MANUAL]
     [policy] = page.cssselect("meta[http-equiv]")
     assert policy.get("content").startswith("default-src 'none'; style-src 'sha256-")
@@ -117,7 +135,11 @@ def test_what_needs_a_look_comes_first() -> None:
     """In sentences, with a link to where there is more."""
     page = parse(render(many(50)))
     assert texts(page, "main section h2")[0] == "Needs a look"
-    [html] = [one for one in page.cssselect(".findings li") if "HTML page" in one.text_content()]
+    [html] = [
+        one
+        for one in page.cssselect(".findings li")
+        if "HTML page" in one.text_content()
+    ]
     assert "3 origins" in html.text_content()
     [link] = html.cssselect("p a[data-filter]")
     assert (link.get("href"), link.get("data-filter")) == (
@@ -138,7 +160,13 @@ def refused(origin: str) -> bytes:
 
 
 def test_what_needs_a_look_is_said_in_sentences() -> None:
-    starts = {"refused": 3, "passed": False, "url": f"{B}/y", "why": "line 3", "command": "scrapy"}
+    starts = {
+        "refused": 3,
+        "passed": False,
+        "url": f"{B}/y",
+        "why": "line 3",
+        "command": "scrapy",
+    }
     listed = {"found": "listed", "by": f"{A}/robots.txt"}
     page = page_of(
         started(),
@@ -152,8 +180,16 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
         ],
         answer("unreachable", 1, C, reason="HTTP 503"),
         answer("none", 1, "http://none.example"),
-        line("sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}),
-        line("sitemap", 3, A, url=f"{A}/t.xml", sitemap={**listed, "entries": 3, "taken": 0}),
+        line(
+            "sitemap", 3, A, url=f"{A}/s.xml", sitemap={**listed, "failed": "HTTP 404"}
+        ),
+        line(
+            "sitemap",
+            3,
+            A,
+            url=f"{A}/t.xml",
+            sitemap={**listed, "entries": 3, "taken": 0},
+        ),
         line("noindex", 4, A, url=f"{A}/1", reason="meta robots: noindex"),
         line("usage_item", 4, A, url=f"{A}/1", reason="train-ai: robots.txt, line 3"),
         line("changed", 5, A, change={"added": ["Disallow: /"], "lines_added": 1}),
@@ -182,7 +218,9 @@ def test_what_needs_a_look_is_said_in_sentences() -> None:
     ]
 
 
-def start_requests(refused: int, unreachable: int, url: str, *, passed: bool) -> dict[str, Any]:
+def start_requests(
+    refused: int, unreachable: int, url: str, *, passed: bool
+) -> dict[str, Any]:
     return {"refused": refused, "unreachable": unreachable, "passed": passed, "url": url,
             "why": "why", "command": "scrapy robots"}  # fmt: skip
 
@@ -198,7 +236,9 @@ def test_findings_about_the_same_origins_are_one() -> None:
     held.append(line("given_up", 2, A, url=f"{A}/x", reason="HTTP 503"))
     starts = start_requests(1, 1, f"{A}/x", passed=True)
     failed = "1 start request failed, robots.txt being unreachable; others got through"
-    said = "1 origin unreachable at the end (1 HTTP 503). 1 request given up or dropped. "
+    said = (
+        "1 origin unreachable at the end (1 HTTP 503). 1 request given up or dropped. "
+    )
     said += f"{failed}. The first was {A}/x: why."
     end = ended(9, start_requests=starts, given_up=1)
     assert findings(started(), gone, *held, end) == [
@@ -213,7 +253,12 @@ def test_findings_about_the_same_origins_are_one() -> None:
         )
     ]
     starts = start_requests(1, 0, f"{B}/x", passed=False)
-    record = started(), answer("rules", 1, B), refused(B), ended(9, start_requests=starts)
+    record = (
+        started(),
+        answer("rules", 1, B),
+        refused(B),
+        ended(9, start_requests=starts),
+    )
     assert findings(*record) == [
         (
             f"error robots.txt refused 1 start request, and none got through. The first was {B}/x: why. "
@@ -249,7 +294,9 @@ DETAILS = [
 def test_a_file_is_missing_only_if_the_site_says_so() -> None:
     for outcome, status, forbids, words in DETAILS:
         about = {"forbids": forbids}
-        page = page_of(started(), answer(outcome, 1, A, status=status, about=about), ended(2))
+        page = page_of(
+            started(), answer(outcome, 1, A, status=status, about=about), ended(2)
+        )
         [row] = rows(page, "origins")
         assert row[1] == words
         assert texts(page, "#look p") == [("Nothing does: every origin answered, and none refused a "
@@ -273,12 +320,16 @@ async def test_origins_add_up_as_in_the_log(sites: Sites, tmp_path: Path) -> Non
                  if "part" not in (row.get("class") or "")]  # fmt: skip
         told = [f"{texts(row, 'td')[1]} {texts(row, 'th')[0]}" for row in whole]
         told = [
-            f"{one.replace(' 1 HTTP', ' (HTTP')})" if "HTTP 503" in one else one for one in told
+            f"{one.replace(' 1 HTTP', ' (HTTP')})" if "HTTP 503" in one else one
+            for one in told
         ]
-        assert summary(result)[0] == f"robots.txt of {len(town)} origins: {', '.join(told)}"
-        assert {" ".join(one.split()[1:]) for one in told} - {"unreachable (HTTP 503)"} < {
-            *ANSWERS.values()
-        }
+        assert (
+            summary(result)[0]
+            == f"robots.txt of {len(town)} origins: {', '.join(told)}"
+        )
+        assert {" ".join(one.split()[1:]) for one in told} - {
+            "unreachable (HTTP 503)"
+        } < {*ANSWERS.values()}
         assert ("1 closed by REP_FORBIDDEN" in told) == (forbidden == "disallow")
 
 
@@ -306,12 +357,16 @@ def test_origins_are_in_the_order_of_their_domains() -> None:
     names = ["http://127.0.0.2", "http://127.0.0.11:80", "http://127.0.0.11:8080",
              "http://127.0.0.100", "http://[::1]:80", "http://a.example", "http://www2.a.example",
              "http://www10.a.example", "https://www10.a.example", "http://a.b.example"]  # fmt: skip
-    page = page_of(started(), *[answer("rules", 1, one) for one in sorted(names)], ended(2))
+    page = page_of(
+        started(), *[answer("rules", 1, one) for one in sorted(names)], ended(2)
+    )
     assert [row[0] for row in rows(page, "origins")] == names
 
 
 def test_what_overrules_lets_pass_is_not_allowed() -> None:
-    lines = [line("allowed", 1, A, url=f"{A}/x", reason="RepMiddleware.overrules()", line=3)]
+    lines = [
+        line("allowed", 1, A, url=f"{A}/x", reason="RepMiddleware.overrules()", line=3)
+    ]
     page = page_of(started(), *lines, line("allowed_count", 2, A, count=4), ended(3))
     found = numbers(page)
     assert (found["allowed"], found["let through by overrules()"]) == ("4", "1")
@@ -323,10 +378,16 @@ def test_where_to_look_is_said_by_example() -> None:
     """What the project itself prevents has no answer, and a reason; not all origins are named."""
     town = [f"http://{number}.example" for number in range(6)]
     about = {"fetches": 0}
-    lines = [answer("none", 1, one, reason="NotSupported: no handler", about=about) for one in town]
+    lines = [
+        answer("none", 1, one, reason="NotSupported: no handler", about=about)
+        for one in town
+    ]
     page = page_of(started(), *lines, ended(2))
     [finding] = texts(page, ".findings li")
-    assert finding == f"note 6 origins without an answer. See origins {', '.join(town[:5])}, …"
+    assert (
+        finding
+        == f"note 6 origins without an answer. See origins {', '.join(town[:5])}, …"
+    )
     assert [row[0] for row in rows(page, "outcomes")] == ["without an answer"]
     assert {row[8] for row in rows(page, "origins")} == {"NotSupported: no handler"}
 
@@ -340,7 +401,11 @@ SAYS: list[tuple[list[bytes], str, str]] = [
     ([started(), ended(2)], "header p", f"{AT}0:02 UTC, 2.0 s"),
     ([started(), ended(185)], "header p", f"{AT}3:05 UTC, 3 min"),
     ([started()], "header p", f"{AT}0:00 UTC, 0.0 s, no end"),
-    ([started(), ended(2, kept=3)], ".numbers", "allowed0 forbidden0 held0 kept for the next run3"),
+    (
+        [started(), ended(2, kept=3)],
+        ".numbers",
+        "allowed0 forbidden0 held0 kept for the next run3",
+    ),
 ]
 
 
@@ -360,13 +425,21 @@ def test_requests_that_only_waited_are_drawn() -> None:
 
 def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
     """From one file to which both were appended, or from two."""
-    bodies = {"0" * 64: b"Disallow: /a\nDisallow: /b\n", "1" * 64: b"Disallow: /b\r\nAllow: /\r\n"}
+    bodies = {
+        "0" * 64: b"Disallow: /a\nDisallow: /b\n",
+        "1" * 64: b"Disallow: /b\r\nAllow: /\r\n",
+    }
     crawls = []
     for number, sha256 in enumerate(bodies, 1):
         about = {"crawl": str(number), "time": f"2027-01-15T0{number}:00:00.000Z"}
         allowed = line("allowed_count", 0, A, count=7, **about)
-        answers = [answer("rules", 0, A, sha256=sha256, **about), answer("missing", 0, B, **about)]
-        answers.append(answer(("rules", "unreachable")[number - 1], 0, "http://c.example", **about))
+        answers = [
+            answer("rules", 0, A, sha256=sha256, **about),
+            answer("missing", 0, B, **about),
+        ]
+        answers.append(
+            answer(("rules", "unreachable")[number - 1], 0, "http://c.example", **about)
+        )
         crawls.append(b"".join([started(about["crawl"], **about), *answers, allowed]))
     files = [tmp_path / "2.jsonl", tmp_path / "1.jsonl"]
     files[0].write_bytes(crawls[1])
@@ -379,7 +452,10 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
         assert ["allowed", "7", "7"] in rows(page, "crawls")
         assert ["origins: missing", "1", "1"] in rows(page, "crawls")
         assert texts(page, "#crawls details a") == [A, "robots.txt"]
-        assert texts(page, "#crawls del, #crawls ins") == ["- Disallow: /a", "+ Allow: /"]
+        assert texts(page, "#crawls del, #crawls ins") == [
+            "- Disallow: /a",
+            "+ Allow: /",
+        ]
         assert texts(page, "#crawls summary .count") == ["+1 −1"]
     page = parse(render(ReportData.read(files)))
     assert texts(page, "#crawls details .note") == [
@@ -407,9 +483,17 @@ HOSTILE = [
 def test_hostile_text_is_text() -> None:
     """Every text of the page that is from elsewhere, at once."""
     for hostile in HOSTILE:
-        text = hostile.replace("\ud800", "")  # neither lines nor host names can have that
-        page = parse(render(many(12, rule=text, url=hostile, error=hostile, origin=text)))
-        assert [len(page.cssselect(name)) for name in ("script", "img", "table")] == [1, 0, 5]
+        text = hostile.replace(
+            "\ud800", ""
+        )  # neither lines nor host names can have that
+        page = parse(
+            render(many(12, rule=text, url=hostile, error=hostile, origin=text))
+        )
+        assert [len(page.cssselect(name)) for name in ("script", "img", "table")] == [
+            1,
+            0,
+            5,
+        ]
         assert "49" not in texts(page, ".rule code")[0]
         if "\x00" not in hostile:
             assert texts(page, ".rule code")[0] == f"Disallow: /{hostile}"
@@ -417,7 +501,12 @@ def test_hostile_text_is_text() -> None:
 
 def test_only_web_addresses_are_links() -> None:
     """A record may be anybody's."""
-    for name in ("javascript:alert(1)", "data:text/html,x", "//x.example", "HTTP://x.example"):
+    for name in (
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//x.example",
+        "HTTP://x.example",
+    ):
         page = parse(render(data_of(started(), answer("html", 1, name), ended(2))))
         assert rows(page, "origins")[0][0] == name
         assert all(one.get("href").startswith("#") for one in page.cssselect("main a"))
@@ -460,10 +549,14 @@ async def test_a_missing_library_costs_the_report_alone(
     ]
 
 
-async def test_a_report_that_cannot_be_written_is_an_error(sites: Sites, tmp_path: Path) -> None:
+async def test_a_report_that_cannot_be_written_is_an_error(
+    sites: Sites, tmp_path: Path
+) -> None:
     result = await crawl(sites.add().url("/"), {"REP_REPORT": str(tmp_path)})
     [error] = lines(result, level="ERROR")
-    assert error.startswith(f"REP_REPORT: can't write the report to {tmp_path}: IsADirectory")
+    assert error.startswith(
+        f"REP_REPORT: can't write the report to {tmp_path}: IsADirectory"
+    )
     result.assert_clean()
 
 

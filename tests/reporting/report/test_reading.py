@@ -14,14 +14,30 @@ import pytest
 from scrapy_rep.reporting.report import ReportData, render
 from scrapy_rep.reporting.report import reading as module
 from scrapy_rep.reporting.report.reading import Axis, Timeline
-from tests.reporting.report.records import NOW, answer, data_of, ended, line, many_lines, started
+from tests.reporting.report.records import (
+    NOW,
+    answer,
+    data_of,
+    ended,
+    line,
+    many_lines,
+    started,
+)
 
 A, B, C = "http://a.example", "http://b.example", "http://c.example"
 NO_ANSWER = "no answer yet"
 
 
-def refused(origin: str, at: float = 2.0, rule: str = "Disallow: /x", **more: Any) -> bytes:
-    about = {"url": f"{origin}/x", "rule": rule, "line": 3, "group": "*", "sha256": "ab" * 32}
+def refused(
+    origin: str, at: float = 2.0, rule: str = "Disallow: /x", **more: Any
+) -> bytes:
+    about = {
+        "url": f"{origin}/x",
+        "rule": rule,
+        "line": 3,
+        "group": "*",
+        "sha256": "ab" * 32,
+    }
     return line("disallowed", at, origin, **{**about, **more})
 
 
@@ -50,7 +66,11 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
     assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
-    assert {row.origin: row.counts["fetches"] for row in crawl.known.top} == {A: 4, B: 2, C: 0}
+    assert {row.origin: row.counts["fetches"] for row in crawl.known.top} == {
+        A: 4,
+        B: 2,
+        C: 0,
+    }
     assert crawl.reasons == {"HTTP 503": 2}
     for left, width in map(crawl.axis.bar, crawl.periods.top):
         assert 0 <= left <= 100 and 0 < width <= 100 - left + 0.3
@@ -88,15 +108,32 @@ def test_what_an_earlier_run_held_was_there_from_the_beginning() -> None:
 
 
 def test_a_rule_is_counted_over_all_origins() -> None:
-    lines = [refused(A), refused(A, line=9, rule="Disallow: /y"), refused(B), refused(B)]
+    lines = [
+        refused(A),
+        refused(A, line=9, rule="Disallow: /y"),
+        refused(B),
+        refused(B),
+    ]
     data = data_of(started(), *lines, line("allowed_count", 5, A, count=6), ended(9))
     first, second = data.crawl.rules.top
-    assert (first.rule, first.group, first.times, first.all_origins) == ("Disallow: /x", "*", 3, 2)
-    assert [(one.origin, one.times, one.line) for one in first.origins] == [(B, 2, 3), (A, 1, 3)]
+    assert (first.rule, first.group, first.times, first.all_origins) == (
+        "Disallow: /x",
+        "*",
+        3,
+        2,
+    )
+    assert [(one.origin, one.times, one.line) for one in first.origins] == [
+        (B, 2, 3),
+        (A, 1, 3),
+    ]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
     counts = {row.origin: row.counts for row in data.crawl.known.top}
     assert counts == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
-    data.fill(lambda origin, _: b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None)
+    data.fill(
+        lambda origin, _: (
+            b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None
+        )
+    )
     [of_b, of_a] = first.origins
     assert [text for _, text, marked in of_b.excerpt if marked] == ["Disallow: /x"]
     assert of_b.excerpt[0][0] == 1
@@ -106,7 +143,11 @@ def test_a_rule_is_counted_over_all_origins() -> None:
 def test_all_origins_of_a_rule_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_OF_A_RULE", 1)
     [rule] = data_of(started(), refused(A), *[refused(B)] * 2, ended(9)).crawl.rules.top
-    assert (rule.times, rule.all_origins, [one.origin for one in rule.origins]) == (3, 2, [A])
+    assert (rule.times, rule.all_origins, [one.origin for one in rule.origins]) == (
+        3,
+        2,
+        [A],
+    )
 
 
 def test_the_crawl_s_own_totals_count() -> None:
@@ -130,7 +171,9 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     text, says = "Content-Signal: ai-train=no", {"train-ai": "n"}
     said = {"source": "robots.txt", "text": text, "says": says}
     usage = {"train-ai": "n", "search": "y", "tdm": None, "statements": [said]}
-    pages = [line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)]
+    pages = [
+        line("usage", 1, A, url=f"{A}/{number}", usage=usage) for number in range(3)
+    ]
     dropped = line("usage_request", 2, A, reason="train-ai: robots.txt, line 3: …")
     not_dropped = line("usage_item", 2, A, reason="train-ai: …", dry_run=True)
     crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
@@ -165,7 +208,9 @@ def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_very_many_crawls_are_not_all_shown() -> None:
     data = data_of(*[started(str(number), crawl=str(number)) for number in range(60)])
-    assert [crawl.name for crawl in data.crawls] == [str(number) for number in range(50)]
+    assert [crawl.name for crawl in data.crawls] == [
+        str(number) for number in range(50)
+    ]
     assert data.notes == ["Only the first 50 crawls on record are shown."]
 
 
@@ -181,7 +226,12 @@ def test_any_value_anywhere_is_read() -> None:
     """Records are files of anybody's: a wrong value costs what it says."""
     lines = [
         *{json.loads(one)["verdict"]: one for one in many_lines(12)}.values(),
-        line("usage", 1, A, usage={"train-ai": "n", "statements": [{"says": {"tdm": "y"}}]}),
+        line(
+            "usage",
+            1,
+            A,
+            usage={"train-ai": "n", "statements": [{"says": {"tdm": "y"}}]},
+        ),
         line("changed", 1, A, change={"turned": [{"url": "x"}], "turned_count": 1}),
         line("held", 1, A, reason=NO_ANSWER),
     ]
@@ -240,7 +290,11 @@ def test_ticks_are_round_times_and_say_so() -> None:
         assert all(0 <= x <= 100 for x, _ in ticks)
         assert span < 1 or ticks[-1][0] > 50
         assert len({text for _, text in ticks}) == len(ticks)
-    assert [text for _, text in Axis(NOW, NOW + 600).ticks][:3] == ["+0 s", "+2 min", "+4 min"]
+    assert [text for _, text in Axis(NOW, NOW + 600).ticks][:3] == [
+        "+0 s",
+        "+2 min",
+        "+4 min",
+    ]
     assert Axis(NOW, NOW + 0.4).ticks[1] == (25, "+0.1 s")
 
 
@@ -248,7 +302,10 @@ def test_a_peak_is_seen_however_long_the_crawl() -> None:
     record = [line("held", at, A, reason="HTTP 503") for at in range(24)]
     record += [line("released", 24, A)] * 24
     for at in range(100, 2600):
-        record += [line("held", at, A, reason="HTTP 503"), line("released", at + 0.5, A)]
+        record += [
+            line("held", at, A, reason="HTTP 503"),
+            line("released", at + 0.5, A),
+        ]
     points = data_of(started(), *record, ended(3000)).crawl.timeline
     assert len(points) <= 1003
     assert max(held for _, held in points) == 24
