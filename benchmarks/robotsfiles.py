@@ -40,7 +40,7 @@ _USUAL = [
         "/account/",
         "/user/",
         "/api/",
-        "/tmp/",
+        "/tmp/",  # noqa: S108
         "/private/",
     ),
     *(
