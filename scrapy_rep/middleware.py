@@ -250,7 +250,8 @@ class RepMiddleware:
             await self._act(request, known, path, waited=waited)
             return
         passport = self._gate.passport_of(request)
-        if passport is not None:  # its origin was forgotten, or an attempt is due, since
+        if passport is not None:
+            # Since it passed the gate, its origin was forgotten, or an attempt is due.
             self._count("rep/cache/hit")
             state = passport[0] if known is None else known
             await self._act(request, state, path, waited=waited)
