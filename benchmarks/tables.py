@@ -1,36 +1,68 @@
-"""The table of a benchmark: what was measured, beside whom, and which goal was met."""
+"""What a benchmark prints: its heading, its tables, and which goals were met."""
 
 from __future__ import annotations
 
+import argparse
+import os
+import platform
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+BUILT_IN, OURS, NONE = "Scrapy's own", "scrapy-rep", "no robots.txt"
+SETTINGS: dict[str, Any] = {
+    "USER_AGENT": "BenchmarkBot/1.0",
+    "LOG_ENABLED": False,
+    "TELNETCONSOLE_ENABLED": False,
+}
+"""Of every crawl."""
 
 
-class Row(NamedTuple):
-    """One comparison."""
+def settings_of(who: str, **more: Any) -> dict[str, Any]:
+    """Return the settings of a crawl with Scrapy's own middleware, ours, or none."""
+    addons = {"scrapy_rep.Addon": 300} if who == OURS else {}
+    return {**SETTINGS, "ROBOTSTXT_OBEY": who != NONE, "ADDONS": addons, **more}
 
-    what: str
-    peer: str
-    """Its name and version."""
-    ours: str
-    theirs: str
-    ratio: float
-    goal: float | None = None
-    """What the ratio shall be. None: no goal, only told."""
-    at_most: bool = False
-    """Whether the goal is the most, not the least, that the ratio may be."""
-    exact: bool = False
-    """Whether the ratio is told with three decimals, not with one."""
 
-    @property
-    def verdict(self) -> str:
-        if self.goal is None:
-            return ""
-        met = self.ratio <= self.goal if self.at_most else self.ratio >= self.goal
-        return f"{'<=' if self.at_most else '>='} {self.goal:g} {'met' if met else 'MISSED'}"
+def parser(doc: str | None, *, rounds: int | None = None) -> argparse.ArgumentParser:
+    """Return a parser of options: ``--quick``, and ``--rounds`` if there are some."""
+    options = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    options.add_argument(
+        "--quick", action="store_true", help="small: only to see it work"
+    )
+    if rounds is not None:
+        options.add_argument("--rounds", metavar="N", type=int, default=rounds)
+    return options
+
+
+def say(text: str) -> None:
+    """Tell what is done, beside the table."""
+    print(f"... {text}", file=sys.stderr, flush=True)
+
+
+def print_heading(text: str) -> None:
+    load = os.getloadavg()[0]
+    print(
+        f"Scrapy {version('scrapy')}, Protego {version('protego')}, "
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {load:.1f}\n{text}\n",
+        flush=True,
+    )
+
+
+def print_table(rows: Iterable[Sequence[str]]) -> None:
+    """Print *rows* of cells, the first of which is a heading, aligned: the first column left."""
+    table = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        first, *others = zip(row, widths, strict=True)
+        cells = [first[0].ljust(first[1])]
+        cells += [cell.rjust(width) for cell, width in others]
+        print("  " + "  ".join(cells).rstrip())
+    print(flush=True)
 
 
 def median_ratio(ones: Sequence[float], others: Sequence[float]) -> float:
@@ -40,18 +72,27 @@ def median_ratio(ones: Sequence[float], others: Sequence[float]) -> float:
     )
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return *rows* as aligned text."""
-    cells = [("", "beside", "scrapy-rep", "peer", "ratio", "goal")]
-    for row in rows:
-        ratio = f"{row.ratio:.3f}" if row.at_most or row.exact else f"{row.ratio:.1f}"
-        cells.append((row.what, row.peer, row.ours, row.theirs, ratio, row.verdict))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = []
-    for row_ in cells:
-        padded = [
-            cell.ljust(width) if at in (0, 1, 5) else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row_, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+class Goals:
+    """What was measured beside what it should be."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def at_most(self, what: str, figure: float, most: float, unit: str = "") -> None:
+        self._add(what, figure, f"at most {most:g}{unit}", figure <= most, unit)
+
+    def at_least(self, what: str, figure: float, least: float, unit: str = "") -> None:
+        self._add(what, figure, f"at least {least:g}{unit}", figure >= least, unit)
+
+    def _add(
+        self, what: str, figure: float, goal: str, is_met: bool, unit: str
+    ) -> None:
+        verdict = "met" if is_met else "MISSED"
+        self._lines.append(f"  {verdict:8}{what}: {figure:,.3g}{unit} ({goal})")
+
+    def print(self, *, quick: bool = False) -> None:
+        print("Goals")
+        if quick:
+            print("  told by the full run: this one was small")
+        for line in self._lines if not quick else ():
+            print(line)
