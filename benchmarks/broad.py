@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 import scrapy
 from processes import child, peak_bytes, take_turns
@@ -22,21 +24,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.exceptions import CloseSpider
 from sites import ROBOTS, Answer, serve, url_of
 from storages import MEMORY, REDIS, SQLITE, Storages, storages
-from tables import (
-    BUILT_IN,
-    NONE,
-    OURS,
-    Goals,
-    parser,
-    print_heading,
-    print_table,
-    say,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from multiprocessing.connection import Connection
+from tables import BUILT_IN, NONE, OURS, Report, settings_of
 
 LEAST_PAGES = {MEMORY: 1.15, SQLITE: 1.1, REDIS: 1.05}
 """Pages a second, to Scrapy's own middleware."""
@@ -49,12 +37,15 @@ MOST_GROWTH = 4.5
 CONCURRENCY = 64
 MIXED = (0.005, 0.05, 1.0)
 TIMEOUT = 10.0
-SCRAPYS_QUEUE = {
-    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
+SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    BUILT_IN: (BUILT_IN, {}),
+    OURS: (OURS, {}),
+    # As docs/running.md has it.
+    f"{OURS}, CONCURRENT_ITEMS = 10": (OURS, {"CONCURRENT_ITEMS": 10}),
+    f"{OURS}, Scrapy's queue": (OURS, {"SCHEDULER_PRIORITY_QUEUE": SCRAPYS_QUEUE}),
 }
-FEWER_ITEMS = {"CONCURRENT_ITEMS": 10}
-"""As docs/running.md has it."""
-HEADINGS = ("pages", "took", "a second", "CPU each", "peak", "robots.txt")
+HEADINGS = ("pages", "s", "a second", "us of CPU each", "peak, MB", "robots.txt")
 
 
 class Web(NamedTuple):
@@ -188,112 +179,90 @@ def measure(web: Web, crawl_settings: dict[str, Any], processes: int) -> Crawl:
         )
 
 
-class Table:
-    """Crawls, and makes a row of each."""
-
-    def __init__(self, web: Web, text: str) -> None:
-        self._web = web
-        self.rows: list[tuple[str, ...]] = [(text, *HEADINGS)]
-
-    def add(self, name: str, who: str, processes: int = 1, **more: Any) -> Crawl:
-        say(name)
-        one = measure(self._web, settings(who, **more), processes)
-        cells = (
-            f"{one.pages:,}",
-            f"{one.seconds:.1f} s",
-            f"{one.rate:.0f}",
-            f"{one.cpu_of_a_page * 1000:.2f} ms",
-            f"{one.peak / 1e6:.0f} MB",
-            f"{one.fetches:.2f}",
-        )
-        self.rows.append((name, *cells))
-        return one
+def add(
+    report: Report, web: Web, name: str, who: str, processes: int = 1, **more: Any
+) -> Crawl:
+    """Crawl, and add a row."""
+    report.say(name)
+    one = measure(web, settings(who, **more), processes)
+    micros = one.cpu_of_a_page * 1e6
+    cells = (one.pages, one.seconds, one.rate, micros, one.peak / 1e6, one.fetches)
+    report.row(name, *cells)
+    return one
 
 
-def mixed(hosts: int, kinds: Storages, goals: Goals) -> None:
+def mixed(report: Report, hosts: int, kinds: Storages) -> None:
     """Crawl hosts of all kinds."""
-    table = Table(Web(hosts), f"{hosts:,} hosts")
-    table.add(NONE, NONE)
-    theirs = table.add(BUILT_IN, BUILT_IN)
+    web = Web(hosts)
+    report.row(f"{hosts:,} hosts", *HEADINGS)
+    add(report, web, NONE, NONE)
+    theirs = add(report, web, BUILT_IN, BUILT_IN)
     for kind in kinds.kinds:
         with kinds.empty(kind) as where:
-            ours = table.add(f"{OURS}, {kind}", OURS, **where)
-        what = f"{kind}, pages a second"
-        goals.at_least(what, ours.rate / theirs.rate, LEAST_PAGES[kind])
-        if kind == MEMORY:
-            ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
-            goals.at_most("CPU of a page", ratio, MOST_CPU)
+            ours = add(report, web, f"{OURS}, {kind}", OURS, **where)
+        ratio = ours.rate / theirs.rate
+        report.at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
+        ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
+        report.at_most(f"{kind}, CPU of a page", ratio, MOST_CPU)
     for processes in (2, 4):
         for kind in kinds.kinds[1:]:  # not memory, which each process has for itself
             name = f"{OURS}, {kind}, {processes} processes"
             with kinds.empty(kind) as where:
-                fleet = table.add(name, OURS, processes, **where)
-            goals.at_most(f"{name}, fetches of a robots.txt", fleet.fetches, 1.0)
-    print_table(table.rows)
+                fleet = add(report, web, name, OURS, processes, **where)
+            report.at_most(f"{name}, fetches of a robots.txt", fleet.fetches, 1.0)
+    report.show()
 
 
-def slow(most: int, goals: Goals) -> None:
+def slow(report: Report, most: int) -> None:
     """Crawl hosts that take their time."""
     crawls: dict[tuple[str, int], Crawl] = {}
-    kinds: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        (BUILT_IN, BUILT_IN, {}),
-        (OURS, OURS, {}),
-        (f"{OURS}, CONCURRENT_ITEMS = 10", OURS, FEWER_ITEMS),
-        (f"{OURS}, Scrapy's queue", OURS, SCRAPYS_QUEUE),
-    )
     for hosts in (most // 4, most):
-        table = Table(Web(hosts, slow=True), f"{hosts:,} hosts, {SLOW_SECONDS} s")
-        for name, who, more in kinds:
-            crawls[name, hosts] = table.add(name, who, **more)
-        print_table(table.rows)
+        report.row(f"{hosts:,} hosts, {SLOW_SECONDS} s", *HEADINGS)
+        for name, (who, more) in KINDS.items():
+            web = Web(hosts, slow=True)
+            crawls[name, hosts] = add(report, web, name, who, **more)
+        report.show()
     theirs = crawls[BUILT_IN, most]
-    for name, *_ in kinds[1:]:
+    for name in list(KINDS)[1:]:
         ours, fewer = crawls[name, most], crawls[name, most // 4]
         ratio = ours.rate / theirs.rate
-        goals.at_least(f"{name}, pages a second", ratio, LEAST_SLOW_PAGES)
+        report.at_least(f"{name}, pages a second", ratio, LEAST_SLOW_PAGES)
         ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
-        goals.at_most(f"{name}, CPU of a page", ratio, MOST_SLOW_CPU)
-        goals.at_most(f"{name}, CPU of 4 times", ours.cpu / fewer.cpu, MOST_GROWTH)
+        report.at_most(f"{name}, CPU of a page", ratio, MOST_SLOW_CPU)
+        report.at_most(f"{name}, CPU of 4 times", ours.cpu / fewer.cpu, MOST_GROWTH)
 
 
-def in_turns(hosts: int, rounds: int) -> None:
+def in_turns(report: Report, hosts: int, rounds: int) -> None:
     """Print the CPU of crawls to that with Scrapy's own middleware, of each round."""
     web = Web(hosts, slow=True)
-    kinds: dict[str, dict[str, Any]] = {
-        BUILT_IN: settings(BUILT_IN, CONCURRENT_REQUESTS=100),
-        OURS: settings(OURS, CONCURRENT_REQUESTS=100),
-        "Scrapy's queue": settings(OURS, CONCURRENT_REQUESTS=100, **SCRAPYS_QUEUE),
-    }
-    print_table([(f"CPU to Scrapy's own, {hosts:,} hosts", *kinds)])
+    report.row(f"CPU, {hosts:,} hosts", *KINDS)
     for number in range(rounds):
         with ExitStack() as stack:
             calls = []
-            for crawl_settings in kinds.values():
+            for who, more in KINDS.values():
                 server = stack.enter_context(child(serve, web.answer))
                 urls, living = web.urls(*server.recv())
                 arguments = {"urls": urls, "wanted": living, "number": number}
+                crawl_settings = settings(who, CONCURRENT_REQUESTS=100, **more)
                 calls.append((crawl_settings, {**arguments, "waits": False}))
-            cpu = [turns.sent.cpu for turns in take_turns(crawl, calls)]
-        print("  ", *(f"{seconds / cpu[0]:.3f}" for seconds in cpu), flush=True)
+            cpu = [one.cpu for one in take_turns(crawl, calls)]
+        report.row(f"round {number + 1}", *(seconds / cpu[0] for seconds in cpu))
+    report.show()
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--hosts", metavar="N", type=int, default=3000)
-    options.add_argument("--slow", metavar="N", type=int, default=8000)
-    options.add_argument("--turns", metavar="ROUNDS", type=int, help="only CPU")
-    chosen = options.parse_args()
-    if chosen.quick:
-        chosen.hosts, chosen.slow = 200, 400
-    print_heading(f"CONCURRENT_REQUESTS = {CONCURRENCY}")
+    report = Report(__doc__)
+    report.option("hosts", 3000, 200)
+    report.option("slow", 8000, 400)
+    report.option("turns", 0, 0)
+    chosen = report.begin()
     if chosen.turns:
-        in_turns(chosen.slow, chosen.turns)
+        in_turns(report, chosen.slow, chosen.turns)
         return
-    goals = Goals()
     with storages() as kinds:
-        mixed(chosen.hosts, kinds, goals)
-    slow(chosen.slow, goals)
-    goals.print(quick=chosen.quick)
+        mixed(report, chosen.hosts, kinds)
+    slow(report, chosen.slow)
+    report.end()
 
 
 if __name__ == "__main__":

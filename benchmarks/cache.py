@@ -1,6 +1,6 @@
 """What the cache of robots.txt takes and gives: memory of an origin, look-ups, the event loop.
 
-    python benchmarks/cache.py [--quick] [--origins N] [--most N] [--corpus FILE]
+    python benchmarks/cache.py [--quick] [--origins N] [--most N]
 
 Memory for each origin that is known, beside Scrapy's own parser objects; the growth of a process that
 meets ever more of them; how many new origins a second are looked up, leased and saved, 64 at a time, and
@@ -14,14 +14,16 @@ import hashlib
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from multiprocessing.connection import Connection
+from typing import Any
 
 import scrapy
-from files import made, sites
+from files import made
 from processes import resident_bytes, result_of
 from scrapy.crawler import CrawlerProcess
-from storages import MEMORY, REDIS, SQLITE, Storages, storages
-from tables import OURS, Goals, parser, print_heading, print_table, say, settings_of
+from storages import storages
+from tables import OURS, Report, settings_of
 
 from scrapy_rep import RepMiddleware
 from scrapy_rep.origins.state import OriginTable
@@ -30,10 +32,6 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry
 from scrapy_rep.storages.base import squeeze
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from multiprocessing.connection import Connection
 
 DAY = 86400.0
 SAMPLE = 25_000
@@ -45,16 +43,10 @@ MOST_SHARE = 1 / 13
 MOST_BYTES = 1500
 MOST_GROWTH = 5
 """MB, of a process beyond REP_CACHE_MAX_ORIGINS."""
-LEAST_RATES = {MEMORY: 2000, SQLITE: 2000, REDIS: 2000}
+LEAST_RATE = 2000
 """New origins a second."""
 MOST_BLOCK = 100
 """Milliseconds."""
-
-
-def files_of(corpus: str | None) -> list[bytes]:
-    if corpus is None:
-        return made(2000)
-    return sorted({site.body for site in sites(corpus)[1]})
 
 
 def url_of(number: int) -> str:
@@ -82,11 +74,11 @@ def entry_of(number: int, packed: bytes, sha256: str) -> Entry:
     )
 
 
-def scrapys_memory(corpus: str | None, origins: int, pipe: Connection) -> None:
+def scrapys_memory(origins: int, pipe: Connection) -> None:
     """Have Scrapy's parser objects of so many origins. Sends the bytes for each."""
     from scrapy.robotstxt import ProtegoRobotParser
 
-    files = files_of(corpus)
+    files = made(2000)
     parsers = [ProtegoRobotParser(files[0], None)]  # what is loaded once
     before = resident_bytes()
     for number in range(origins):
@@ -94,9 +86,9 @@ def scrapys_memory(corpus: str | None, origins: int, pipe: Connection) -> None:
     pipe.send((resident_bytes() - before) / origins)
 
 
-def our_memory(corpus: str | None, origins: int, pipe: Connection) -> None:
+def our_memory(origins: int, pipe: Connection) -> None:
     """Have so many origins in memory. Sends the bytes for each."""
-    files = files_of(corpus)
+    files = made(2000)
     table = OriginTable(origins, sys.maxsize)
     before = resident_bytes()
     for number in range(origins):
@@ -192,46 +184,39 @@ def meet(where: dict[str, Any], origins: int, pipe: Connection) -> None:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--origins", metavar="N", type=int, default=100_000)
-    options.add_argument("--most", metavar="N", type=int, default=1_000_000)
-    options.add_argument("--corpus", metavar="FILE", help="real files (.jsonl.gz)")
-    chosen = options.parse_args()
-    origins, new = chosen.origins, 20_000
-    steps = [step for step in (10_000, 100_000, 1_000_000) if step <= chosen.most]
-    if chosen.quick:
-        origins, steps, new = 5000, [10_000, 20_000], 2000
-    print_heading(
-        f"{origins:,} known origins, {'real' if chosen.corpus else 'made'} files"
-    )
-    goals = Goals()
-    say("memory")
-    theirs = result_of(scrapys_memory, chosen.corpus, min(origins, SAMPLE))
-    ours = result_of(our_memory, chosen.corpus, origins)
-    table = [("memory of an origin", "bytes"), ("Scrapy's own", f"{theirs:,.0f}")]
-    print_table([*table, (OURS, f"{ours:,.0f}")])
-    goals.at_most("memory of an origin, to Scrapy's", ours / theirs, MOST_SHARE)
-    goals.at_most("memory of an origin", ours, MOST_BYTES, " bytes")
-    say("growth")
+    report = Report(__doc__)
+    report.option("origins", 100_000, 5000)
+    report.option("most", 1_000_000, 20_000)
+    report.option("new", 20_000, 2000)
+    chosen = report.begin()
+    report.say("memory")
+    theirs = result_of(scrapys_memory, min(chosen.origins, SAMPLE))
+    ours = result_of(our_memory, chosen.origins)
+    report.row("bytes of an origin", "Scrapy's own", OURS)
+    report.row("", theirs, ours)
+    report.show()
+    report.at_most("memory of an origin, to Scrapy's", ours / theirs, MOST_SHARE)
+    report.at_most("bytes of an origin", ours, MOST_BYTES)
+    report.say("growth")
+    steps = [
+        step for step in (10_000, 20_000, 100_000, 1_000_000) if step <= chosen.most
+    ]
     sizes = result_of(growth, steps)
-    headings = [f"{step:,} origins" for step in steps]
-    print_table([("growth", *headings), ("MB", *[f"{size:.1f}" for size in sizes])])
-    goals.at_most("growth beyond 10,000", sizes[-1] - sizes[0], MOST_GROWTH, " MB")
+    report.row("origins", *steps)
+    report.row("growth, MB", *sizes)
+    report.show()
+    report.at_most("growth beyond 10,000, MB", sizes[-1] - sizes[0], MOST_GROWTH)
+    report.row("new origins", "a second", "longest block, ms")
     with storages() as kinds:
-        print_table(new_origins(kinds, new, goals))
-    goals.print(quick=chosen.quick)
-
-
-def new_origins(kinds: Storages, count: int, goals: Goals) -> list[tuple[str, ...]]:
-    table = [("new origins", "a second", "longest block")]
-    for kind in kinds.kinds:
-        say(f"new origins, {kind}")
-        with kinds.empty(kind) as where:
-            rate, block = result_of(meet, where, count)
-        table.append((kind, f"{rate:,.0f}", f"{block * 1000:.0f} ms"))
-        goals.at_least(f"{kind}, new origins a second", rate, LEAST_RATES[kind])
-        goals.at_most(f"{kind}, event loop held", block * 1000, MOST_BLOCK, " ms")
-    return table
+        for kind in kinds.kinds:
+            report.say(f"new origins, {kind}")
+            with kinds.empty(kind) as where:
+                rate, block = result_of(meet, where, chosen.new)
+            report.row(kind, rate, block * 1000)
+            report.at_least(f"{kind}, new origins a second", rate, LEAST_RATE)
+            report.at_most(f"{kind}, ms of a block", block * 1000, MOST_BLOCK)
+    report.show()
+    report.end()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,9 @@ import asyncio
 import random
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
 from zlib import crc32
 
 import scrapy
@@ -33,21 +35,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, TextResponse
 from scrapy.http.request import NO_CALLBACK
-from tables import (
-    BUILT_IN,
-    NONE,
-    OURS,
-    Goals,
-    median_ratio,
-    parser,
-    print_heading,
-    print_table,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
-    from multiprocessing.connection import Connection
+from tables import BUILT_IN, NONE, OURS, Report, median_ratio, settings_of
 
 DOWNLOADS, LEAST = "downloads only", "the least"
 WITH_THEIRS = "scrapy-rep, Scrapy's queue"
@@ -57,9 +45,8 @@ PAGES = 20_000
 """The goals are for so many: in a shorter crawl each robots.txt counts for more."""
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
 AGENT = "BenchmarkBot"
-MOST_TO_NONE = 1.01
-MOST_TO_BUILT_IN = 0.98
-MOST_TO_LEAST = 1.01
+MOST = {NONE: 1.01, BUILT_IN: 0.98, LEAST: 1.01}
+"""CPU to that of others."""
 TURNS = 100
 """An answer comes after fewer turns of the event loop than that. If all came at once, pages would
 move in step, in groups as large as the first hundred requests happen to make them, and the same page
@@ -216,41 +203,33 @@ def crawl(
 
 
 def main() -> None:
-    options = parser(__doc__, rounds=7)
-    options.add_argument("--pages", metavar="N", type=int, default=PAGES)
-    options.add_argument("--links", action="store_true", help="each names the next one")
-    options.add_argument(
-        "--least", action="store_true", help="also what can't be done without"
-    )
-    chosen = options.parse_args()
-    rounds, pages = chosen.rounds, chosen.pages
-    if chosen.quick:
-        rounds, pages = 1, 1000
-    print_heading(f"{ORIGINS} origins, {pages:,} pages, {rounds} rounds")
+    report = Report(__doc__)
+    report.option("rounds", 7, 1)
+    report.option("pages", PAGES, 1000)
+    report.option("links", False, action="store_true")
+    report.option("least", False, action="store_true")
+    chosen = report.begin()
     crawls = [NONE, OURS, BUILT_IN]
     if chosen.least:
         crawls += [DOWNLOADS, LEAST, WITH_THEIRS]
     files = robots_files()
     cpu: dict[str, list[float]] = {who: [] for who in crawls}
-    for _ in range(rounds):
+    for _ in range(chosen.rounds):
         order = random.sample(crawls, len(crawls))  # no side always runs first
-        done = take_turns(crawl, [(who, pages, chosen.links, files) for who in order])
+        task = (chosen.pages, chosen.links, files)
+        done = take_turns(crawl, [(who, *task) for who in order])
         for who, turns in zip(order, done, strict=True):
-            cpu[who].append(turns.sent)
-    table = [("CPU", "of a page", f"to {NONE}", f"to {BUILT_IN}")]
+            cpu[who].append(turns)
+    report.row("CPU", "us of a page", f"to {NONE}", f"to {BUILT_IN}")
     for who in crawls:
-        micros = statistics.median(cpu[who]) / pages * 1e6
         ratios = [median_ratio(cpu[who], cpu[other]) for other in (NONE, BUILT_IN)]
-        table.append((who, f"{micros:,.0f} us", *(f"{ratio:.3f}" for ratio in ratios)))
-    print_table(table)
-    goals = Goals()
-    goals.at_most(
-        f"to {BUILT_IN}", median_ratio(cpu[OURS], cpu[BUILT_IN]), MOST_TO_BUILT_IN
-    )
-    goals.at_most(f"to {NONE}", median_ratio(cpu[OURS], cpu[NONE]), MOST_TO_NONE)
-    if chosen.least:
-        goals.at_most(LEAST, median_ratio(cpu[OURS], cpu[LEAST]), MOST_TO_LEAST)
-    goals.print(quick=chosen.quick)
+        report.row(who, statistics.median(cpu[who]) / chosen.pages * 1e6, *ratios)
+    report.show()
+    for other in (BUILT_IN, NONE, LEAST):
+        if other in cpu:
+            ratio = median_ratio(cpu[OURS], cpu[other])
+            report.at_most(f"CPU to {other}", ratio, MOST[other])
+    report.end()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ import json
 import os
 import random
 import re
+from collections.abc import Iterable, Iterator
 from math import exp
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 MAX_BYTES = 512_000
 """All parsers get no more than this of a file, as a crawler would hand it to them."""
@@ -45,20 +43,18 @@ def site(body: bytes, agent: str, urls: Iterable[str]) -> Site:
     return Site(body[:MAX_BYTES], agent, list(urls), len(body))
 
 
-def sites(path: str | None = None) -> tuple[str, list[Site]]:
-    """Return what the files are, and the files: those of *path*, or of ``corpus.jsonl.gz`` in the folder
-    that the environment variable REP_GOLDEN names, or made ones.
+def sites() -> tuple[str, list[Site]]:
+    """Return what the files are, and the files: those of ``corpus.jsonl.gz`` in the folder that the
+    environment variable REP_GOLDEN names, or made ones.
 
     A line of the file is an object with ``robots`` (the bytes as latin-1 text), ``agent`` and
     ``cases`` (lists that begin with a URL).
     """
     folder = os.environ.get("REP_GOLDEN")
-    if path is None and folder:
-        path = str(Path(folder) / "corpus.jsonl.gz")
-    if path is None:
+    if not folder:
         what = "files made for the benchmark, NOT real ones (REP_GOLDEN is not set)"
         return what, list(_made_sites())
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    with gzip.open(Path(folder) / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
     found = [
         site(
@@ -68,7 +64,7 @@ def sites(path: str | None = None) -> tuple[str, list[Site]]:
         )
         for record in records
     ]
-    return f"real files ({Path(path).name})", found
+    return "real files", found
 
 
 def _made_sites(files: int = 1000) -> Iterator[Site]:

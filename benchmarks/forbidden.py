@@ -23,7 +23,9 @@ import random
 import statistics
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import scrapy
@@ -34,21 +36,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.http import HtmlResponse, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
-from tables import (
-    BUILT_IN,
-    NONE,
-    OURS,
-    Goals,
-    median_ratio,
-    parser,
-    print_heading,
-    print_table,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from multiprocessing.connection import Connection
+from tables import BUILT_IN, NONE, OURS, Report, median_ratio, settings_of
 
 LONG, LIMIT = "long road", "limit"
 CRAWLS = (BUILT_IN, OURS, LONG, LIMIT)
@@ -217,51 +205,41 @@ def measure(case: Case, pages: int, rounds: int) -> dict[str, list[Crawl]]:
         order = random.sample(CRAWLS, len(CRAWLS))  # no side always runs first
         done = take_turns(crawl, [(who, case, pages) for who in order])
         for who, turns in zip(order, done, strict=True):
-            results[who].append(turns.sent)
+            results[who].append(turns)
     return results
 
 
-def report(
-    name: str, case: Case, results: dict[str, list[Crawl]], goals: Goals
+def show(
+    report: Report, name: str, case: Case, results: dict[str, list[Crawl]]
 ) -> None:
     cpu = {who: [one.cpu for one in crawls] for who, crawls in results.items()}
-    table = [(name, "CPU", "to Scrapy's", "queued", "memory", "block")]
-    for who in CRAWLS:
-        table.append(
-            (
-                who,
-                f"{statistics.median(cpu[who]):.2f} s",
-                f"{median_ratio(cpu[who], cpu[BUILT_IN]):.2f}",
-                f"{results[who][0].queued:,}",
-                f"{max(one.memory for one in results[who]) / 1e6:.0f} MB",
-                f"{max(one.block for one in results[who]) * 1000:.0f} ms",
-            )
-        )
-    print_table(table)
+    report.row(name, "CPU, s", "to Scrapy's", "queued", "memory, MB", "block, ms")
+    for who, crawls in results.items():
+        seconds = statistics.median(cpu[who])
+        ratio = median_ratio(cpu[who], cpu[BUILT_IN])
+        memory = max(one.memory for one in crawls) / 1e6
+        block = max(one.block for one in crawls) * 1000
+        report.row(who, seconds, ratio, crawls[0].queued, memory, block)
+    report.show()
     for what, most, who, other in (
         (name, case.most, OURS, BUILT_IN),
         (f"{name}, the long road", case.most_long, LONG, BUILT_IN),
         (f"{name}, to the limit", case.most_to_limit, OURS, LIMIT),
     ):
         if most is not None:
-            goals.at_most(what, median_ratio(cpu[who], cpu[other]), most)
+            report.at_most(what, median_ratio(cpu[who], cpu[other]), most)
 
 
 def main() -> None:
-    options = parser(__doc__, rounds=5)
-    options.add_argument("--pages", metavar="N", type=int, default=500)
-    options.add_argument(
-        "--cases", metavar="NAME", nargs="+", choices=CASES, default=list(CASES)
-    )
-    chosen = options.parse_args()
-    if chosen.quick:
-        chosen.rounds, chosen.pages = 1, 30
-    print_heading(f"{chosen.pages:,} pages of one site, {chosen.rounds} rounds")
-    goals = Goals()
+    report = Report(__doc__)
+    report.option("rounds", 5, 1)
+    report.option("pages", 500, 30)
+    report.option("cases", list(CASES), nargs="+", choices=CASES)
+    chosen = report.begin()
     for name in chosen.cases:
-        results = measure(CASES[name], chosen.pages, chosen.rounds)
-        report(name, CASES[name], results, goals)
-    goals.print(quick=chosen.quick)
+        case = CASES[name]
+        show(report, name, case, measure(case, chosen.pages, chosen.rounds))
+    report.end()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast rules are parsed and matched, beside Protego, which Scrapy has.
 
-    python benchmarks/matching.py [--quick] [--corpus FILE] [--rounds N]
+    python benchmarks/matching.py [--quick] [--rounds N]
 
 Both parsers work on the same files and URLs in the same process, in turns, and CPU time is what is
 compared: the medians of the rounds. A turn is a fiftieth of the files: in turns of all files the same
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from files import MAX_BYTES, Site, site, sites
 from protego import Protego
-from tables import Goals, median_ratio, parser, print_heading, print_table
+from tables import Report, median_ratio
 
 from scrapy_rep.protocol import RobotsTxt
 
@@ -145,73 +145,72 @@ def held(files: Sequence[Site]) -> float:
     return max(min(seconds(file) for _ in range(3)) for file in files)
 
 
-class Comparison:
-    """The table of all jobs."""
-
-    def __init__(self, goals: Goals, rounds: int) -> None:
-        self.rows = [("", OURS.name, PROTEGO.name, "ratio")]
-        self._goals = goals
-        self._rounds = rounds
-
-    def add(
-        self,
-        what: str,
-        goal: float,
-        job: Callable[[Parser, Sequence[Site]], Job],
-        files: Sequence[Site],
-        count: int,
-    ) -> None:
-        """Add a row. We have to be *goal* times as fast as Protego.
-
-        :param count: how many files or URLs that are
-        """
-        parts = [files[first::PARTS] for first in range(min(PARTS, len(files)))]
-        jobs = [[job(one, part) for part in parts] for one in (OURS, PROTEGO)]
-        ours, theirs = seconds_in_turns(jobs, self._rounds)
-        ratio = median_ratio(theirs, ours)
-        cells = [
-            f"{statistics.median(seconds) / count * 1e6:,.2f} us"
-            for seconds in (ours, theirs)
-        ]
-        self.rows.append((what, *cells, f"{ratio:.1f}"))
-        self._goals.at_least(what, ratio, goal)
+def compare(
+    report: Report,
+    what: str,
+    goal: float,
+    job: Callable[[Parser, Sequence[Site]], Job],
+    files: Sequence[Site],
+    rounds: int,
+) -> None:
+    """Add a row. We have to be *goal* times as fast as Protego."""
+    asked = sum(len(file.urls) for file in files) if job is match else len(files)
+    parts = [files[first::PARTS] for first in range(min(PARTS, len(files)))]
+    jobs = [[job(one, part) for part in parts] for one in (OURS, PROTEGO)]
+    ours, theirs = seconds_in_turns(jobs, rounds)
+    ratio = median_ratio(theirs, ours)
+    micros = [statistics.median(seconds) / asked * 1e6 for seconds in (ours, theirs)]
+    report.row(what, *micros, ratio)
+    report.at_least(what, ratio, goal)
 
 
 def main() -> None:
-    options = parser(__doc__, rounds=7)
-    options.add_argument("--corpus", metavar="FILE", help="real files (.jsonl.gz)")
-    chosen = options.parse_args()
-    what, files = sites(chosen.corpus)
-    rounds = chosen.rounds
+    report = Report(__doc__)
+    report.option("rounds", 7, 1)
+    chosen = report.begin()
+    what, files = sites()
     if chosen.quick:
-        rounds, files = 1, files[:100]
-    urls = sum(len(file.urls) for file in files)
+        files = files[:100]
     by_size = sorted(files, key=lambda file: -file.size)
     largest = [file for file in by_size if file.size >= LARGEST] or by_size[:3]
-    warm = [file._replace(urls=file.urls * WARM) for file in files]
-    tiny = [file for file in files if file.size < 100] * AGAIN
-    small = [file for file in files if 100 <= file.size < 300] * AGAIN
-    print_heading(f"{len(files)} files, {what}; {urls:,} URLs; {rounds} rounds")
-    goals = Goals()
-    table = Comparison(goals, rounds)
-    table.add("parse, first verdict", 4, ready, files, len(files))
-    if tiny and small:  # a few made files may have none
-        table.add("  under 100 bytes", 1, ready, tiny, len(tiny))
-        table.add("  100 to 300 bytes", 1.5, ready, small, len(small))
-    table.add("match a URL", 5, match, warm, urls * WARM)
-    table.add("parse once, all URLs", 4, once, files, urls)
-    again = largest * AGAIN
-    table.add("the largest files", 5, ready, again, len(again))
-    kinds = len(HOSTILE)
-    table.add("hostile, a long URL", 3, match, hostile(), kinds)
-    lacking = hostile(tail=ALL_CHARACTERS)
-    table.add("  that lacks no character", 1, match, lacking, kinds)
-    print_table(table.rows)
+    rows = (
+        ("parse, first verdict", 4, ready, files),
+        (
+            "  under 100 bytes",
+            1,
+            ready,
+            [one for one in files if one.size < 100] * AGAIN,
+        ),
+        (
+            "  100 to 300 bytes",
+            1.5,
+            ready,
+            [one for one in files if 100 <= one.size < 300] * AGAIN,
+        ),
+        (
+            "match a URL",
+            5,
+            match,
+            [one._replace(urls=one.urls * WARM) for one in files],
+        ),
+        ("parse once, ask all URLs", 4, once, files),
+        ("the largest files", 5, ready, largest * AGAIN),
+        ("hostile, a long URL", 3, match, hostile()),
+        ("  that lacks no character", 1, match, hostile(tail=ALL_CHARACTERS)),
+    )
+    print(f"{len(files)} files, {what}\n")
+    report.row("us of a file, or of a URL", OURS.name, PROTEGO.name, "ratio")
+    for name, goal, job, some in rows:
+        if some:  # a few made files may have none
+            compare(report, name, goal, job, some, chosen.rounds)
+    report.show()
     halves = [[match(OURS, hostile(share))] for share in (0.5, 1.0)]
-    half, whole = map(statistics.median, seconds_in_turns(halves, rounds))
-    goals.at_most("hostile rules, twice as many", whole / half, 2.5, " times as long")
-    goals.at_most("the event loop is held", held(largest) * 1000, MOST_HELD, " ms")
-    goals.print(quick=chosen.quick)
+    half, whole = map(statistics.median, seconds_in_turns(halves, chosen.rounds))
+    report.at_most("twice as many hostile rules take times as long", whole / half, 2.5)
+    report.at_most(
+        "ms for which a file holds the event loop", held(largest) * 1e3, MOST_HELD
+    )
+    report.end()
 
 
 if __name__ == "__main__":

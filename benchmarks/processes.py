@@ -12,14 +12,11 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
 
 TURN = 0.01
 """Seconds. What else the machine does comes and goes within a tenth of one: in turns of that length
@@ -56,23 +53,9 @@ def result_of(function: Callable[..., None], *arguments: Any) -> Any:
         return pipe.recv()
 
 
-class Turns(NamedTuple):
-    """What a process has sent, and when it had its turns."""
-
-    sent: Any
-    spans: list[tuple[float, float]]
-
-    def seconds(self, start: float, end: float) -> float:
-        """How much of the time from *start* to *end* (of ``time.perf_counter()``, which is the
-        same for all processes) was its turn."""
-        return sum(
-            max(0.0, min(end, stop) - max(start, begin)) for begin, stop in self.spans
-        )
-
-
 def take_turns(
     function: Callable[..., None], calls: Sequence[tuple[Any, ...]]
-) -> list[Turns]:
+) -> list[Any]:
     """Call *function* with the arguments of each of *calls* and a pipe, in a process each, until all
     have sent something. Needs signals that stop a process: Windows has none."""
     running = [_stopped(function, call) for call in calls]
@@ -95,21 +78,18 @@ def _stopped(
     return process, pipe
 
 
-def _rotate(running: list[tuple[BaseProcess, Connection]]) -> list[Turns]:
-    spans: list[list[tuple[float, float]]] = [[] for _ in running]
+def _rotate(running: list[tuple[BaseProcess, Connection]]) -> list[Any]:
     sent: dict[int, Any] = {}
     while len(sent) < len(running):
         for number, (process, pipe) in enumerate(running):
             if number in sent:
                 continue
             assert process.pid is not None
-            began = time.perf_counter()
             os.kill(process.pid, signal.SIGCONT)
             if pipe.poll(TURN):
                 sent[number] = pipe.recv()
             os.kill(process.pid, signal.SIGSTOP)
-            spans[number].append((began, time.perf_counter()))
-    return [Turns(sent[number], spans[number]) for number in range(len(running))]
+    return [sent[number] for number in range(len(running))]
 
 
 def resident_bytes() -> int:

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import AsyncIterator
 from functools import partial
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from processes import child, peak_bytes, result_of
 from scrapy import Request, Spider, signals
@@ -26,20 +28,7 @@ from scrapy.crawler import CrawlerProcess
 from scrapy.spiders import SitemapSpider
 from scrapy.utils.asyncio import call_later
 from sites import Answer, serve, url_of
-from tables import (
-    NONE,
-    OURS,
-    Goals,
-    parser,
-    print_heading,
-    print_table,
-    say,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from multiprocessing.connection import Connection
+from tables import NONE, OURS, Report, settings_of
 
 ENTRIES = 50_000
 """Of a sitemap."""
@@ -205,34 +194,32 @@ def measure(who: str, kind: str, sitemaps: int) -> Result:
 
 
 def main() -> None:
-    chosen = parser(__doc__, rounds=3).parse_args()
-    rounds = 1 if chosen.quick else chosen.rounds
-    print_heading(f"Sitemaps of {ENTRIES:,} entries, {rounds} rounds, the worst of all")
+    report = Report(__doc__)
+    report.option("rounds", 3, 1)
+    chosen = report.begin()
     empty = measure(EMPTY, WAITING, 0).peak
-    goals = Goals()
-    table = [("entries", "", "", "entries/s", "memory", "block")]
+    report.row("entries", "", "", "entries a second", "memory, MB", "block, ms")
     for sitemaps in (1, 2 if chosen.quick else 20):
         entries = sitemaps * ENTRIES
         rates = {}
         for kind in (DRAINED, WAITING):
             for who in (THEIRS, OURS):
-                say(f"{who}, {entries:,} entries, {kind}")
-                crawls = [measure(who, kind, sitemaps) for _ in range(rounds)]
+                report.say(f"{who}, {entries:,} entries, {kind}")
+                crawls = [measure(who, kind, sitemaps) for _ in range(chosen.rounds)]
                 rate = entries / median(one.seconds for one in crawls)
                 memory = (max(one.peak for one in crawls) - empty) / 1e6
                 block = max(one.block for one in crawls) * 1000
                 rates[who, kind] = rate
-                cells = (f"{rate:,.0f}", f"{memory:+.0f} MB", f"{block:.0f} ms")
-                table.append((f"{entries:,}", who, kind, *cells))
+                report.row(f"{entries:,}", who, kind, rate, memory, block)
+                what = f"{entries:,} entries, {kind}"
                 if who == OURS:
-                    what = f"{entries:,} entries, {kind}"
-                    goals.at_most(f"{what}, block", block, MOST_BLOCK, " ms")
+                    report.at_most(f"{what}, ms of a block", block, MOST_BLOCK)
                 if who == OURS and kind == WAITING:
-                    goals.at_most(f"{what}, memory", memory, MOST_MEMORY, " MB")
+                    report.at_most(f"{what}, MB", memory, MOST_MEMORY)
         ratio = rates[OURS, DRAINED] / rates[THEIRS, DRAINED]
-        goals.at_least(f"{entries:,} entries, entries a second", ratio, 1)
-    print_table(table)
-    goals.print(quick=chosen.quick)
+        report.at_least(f"{entries:,} entries, entries a second", ratio, 1)
+    report.show()
+    report.end()
 
 
 if __name__ == "__main__":

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
 ROBOTS = b"User-agent: *\nDisallow: /private\n\nUser-agent: OtherBot\nDisallow: /\n"

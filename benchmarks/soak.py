@@ -18,24 +18,20 @@ import os
 import random
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from itertools import count
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import scrapy
 from processes import child, resident_bytes, result_of
 from scrapy.crawler import CrawlerProcess
 from sites import Answer, serve, url_of
-from tables import OURS, Goals, parser, print_heading, print_table, settings_of
+from tables import OURS, Report, settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from multiprocessing.connection import Connection
-
-ORIGINS = 3_000
 FLAPPING = 70
 """Per cent."""
-MINUTES = 15.0
 FILLING = 4 / 15
 """Of the time."""
 MAX_AGE = 40
@@ -156,53 +152,41 @@ def crawl(folder: str, arguments: dict[str, Any], pipe: Connection) -> None:
     process.start(stop_after_crawl=False)
 
 
-def report(soaked: Soaked, goals: Goals) -> None:
+def show(report: Report, soaked: Soaked) -> None:
     before, during, after, stats = soaked
-    filled = [one.memory for one in during[int(len(during) * FILLING) :]]
+    filled = [one.memory / 1e6 for one in during[int(len(during) * FILLING) :]]
     fifth = max(1, len(filled) // 5)
     first, last = median(filled[:fifth]), median(filled[-fifth:])
+    descriptors = max(one.descriptors for one in during)
+    tasks = max(one.tasks for one in during)
+    report.row("", "before", "most, or at the end", "after")
+    report.row("memory, filled, MB", first, last, "")
+    report.row("descriptors", before.descriptors, descriptors, after.descriptors)
+    report.row("tasks", before.tasks, tasks, after.tasks)
+    report.show()
     held, left = stats.get("rep/held", 0), stats.get("rep/held/now", 0)
     released, given_up = stats.get("rep/released", 0), stats.get("rep/given_up", 0)
-    most_descriptors = max(one.descriptors for one in during)
-    most_tasks = max(one.tasks for one in during)
-    print_table(
-        [
-            ("", "before", "most, or at the end", "after"),
-            ("memory, filled", f"{first / 1e6:.1f} MB", f"{last / 1e6:.1f} MB", ""),
-            (
-                "descriptors",
-                f"{before.descriptors}",
-                f"{most_descriptors}",
-                f"{after.descriptors}",
-            ),
-            ("tasks", f"{before.tasks}", f"{most_tasks}", f"{after.tasks}"),
-            ("held, released, given up", f"{held}", f"{released}", f"{given_up}"),
-        ]
-    )
-    growth = 100 * (last / first - 1)
-    goals.at_most("memory, from the filling on", growth, MOST_GROWTH, " %")
-    goals.at_most("descriptors more", after.descriptors - before.descriptors, 0)
-    goals.at_most("tasks more", after.tasks - before.tasks, 0)
-    goals.at_least("requests held", held, 1)
+    print(f"{held} requests held, {released} released, {given_up} given up\n")
+    report.at_most("per cent of memory more", 100 * (last / first - 1), MOST_GROWTH)
+    more = after.descriptors - before.descriptors
+    report.at_most("descriptors more", more, 0)
+    report.at_most("tasks more", after.tasks - before.tasks, 0)
+    report.at_least("requests held", held, 1)
     lost = abs(held - released - given_up) + left
-    goals.at_most("requests held, neither released nor given up", lost, 0)
+    report.at_most("held, but neither released nor given up", lost, 0)
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--minutes", metavar="N", type=float, default=MINUTES)
-    options.add_argument("--origins", metavar="N", type=int, default=ORIGINS)
-    chosen = options.parse_args()
-    minutes = 1.0 if chosen.quick else chosen.minutes
-    print_heading(f"{chosen.origins:,} origins, {minutes:g} minutes")
+    report = Report(__doc__)
+    report.option("minutes", 15.0, 1.0)
+    report.option("origins", 3000, 3000)
+    chosen = report.begin()
     with tempfile.TemporaryDirectory() as folder, child(serve, answers) as server:
         port, _ = server.recv()
-        seconds = minutes * 60
+        seconds = chosen.minutes * 60
         arguments = {"origins": chosen.origins, "port": port, "seconds": seconds}
-        soaked = result_of(crawl, folder, arguments)
-    goals = Goals()
-    report(soaked, goals)
-    goals.print(quick=chosen.quick)
+        show(report, result_of(crawl, folder, arguments))
+    report.end()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What sites whose robots.txt is silent do to a crawl, and what a held request costs.
+"""What sites whose robots.txt is silent do to a crawl.
 
     python benchmarks/stall.py [--quick] [--rounds N]
 
@@ -6,51 +6,35 @@ A silent robots.txt is one whose server takes the connection and never answers. 
 a one; the pages of the others are waited for, with Scrapy's own robots.txt middleware and with this
 package's, and with either of Scrapy's priority queues. A crawl is broken off after a while: then not all
 pages have come. RETRY_ENABLED is False, else Scrapy's own would ask for each robots.txt three times.
-Then requests of silent sites are held, with and without JOBDIR, and the growth of the process is measured.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
 import time
+from collections.abc import AsyncIterator
 from functools import partial
 from itertools import pairwise
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import scrapy
-from processes import child, resident_bytes, result_of
+from processes import child, result_of
 from scrapy.crawler import CrawlerProcess
 from scrapy.exceptions import CloseSpider
 from sites import ROBOTS, Answer, serve, url_of
-from tables import (
-    BUILT_IN,
-    OURS,
-    Goals,
-    parser,
-    print_heading,
-    print_table,
-    say,
-    settings_of,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from multiprocessing.connection import Connection
+from tables import BUILT_IN, OURS, Report, settings_of
 
 SITES = 40
-SILENT = (0, 1, 8, 16)
+SILENT = {0: 1.0, 1: 1.15, 8: 1.15, 16: 1.3}
+"""So many sites are silent, and so long may a page take at most, to that without."""
 QUEUES = ("ScrapyPriorityQueue", "DownloaderAwarePriorityQueue")
 PAGE_SECONDS = 0.02
 CONCURRENCY = 16
-MOST_RATIO = {8: 1.15, 16: 1.3}
-"""Time per page, to that without silent sites."""
 MOST_GAP = 1.0
 """Seconds without a page."""
-MOST_BYTES = {"without JOBDIR": 2048, "with JOBDIR": 512}
-"""Of a held request."""
 
 
 class Scale(NamedTuple):
@@ -62,13 +46,10 @@ class Scale(NamedTuple):
     """Of a robots.txt fetch, in seconds."""
     cap: float
     """Seconds after which a crawl is broken off."""
-    held: int
-    batch: int
-    """So many requests to hold are made at a time; the first batch only warms up."""
 
 
-FULL = Scale(pages=100, timeout=30.0, cap=120.0, held=100_000, batch=2_000)
-QUICK = Scale(pages=20, timeout=3.0, cap=12.0, held=5_000, batch=500)
+FULL = Scale(pages=100, timeout=30.0, cap=120.0)
+QUICK = Scale(pages=20, timeout=3.0, cap=12.0)
 
 
 class Crawl(NamedTuple):
@@ -122,57 +103,16 @@ class PagesSpider(scrapy.Spider):
         self.pipe.send(Crawl(pages, self.times[-1] - self.times[0], gap))
 
 
-class HoldingSpider(scrapy.Spider):
-    """Has requests held, and looks at the memory of its process before and after."""
-
-    name = "holding"
-
-    async def start(self) -> AsyncIterator[Any]:
-        before, batch = 0, self.scale.batch
-        for first in range(0, batch + self.scale.held, batch):
-            if first == batch:
-                before = resident_bytes()
-            for number in range(first, first + batch - 1):
-                self.crawler.engine.crawl(self.request(number))
-            yield self.request(first + batch - 1)
-            # What waits in the scheduler is not what is measured.
-            while self.crawler.stats.get_value("rep/held/now", 0) < first + batch:
-                await asyncio.sleep(0.01)
-        self.pipe.send((resident_bytes() - before) / self.scale.held)
-
-    def request(self, number: int) -> scrapy.Request:
-        """As the spider of a shop might make it."""
-        site = url_of(number % self.silent, self.port)
-        return scrapy.Request(
-            f"{site}/category/{number % 50}/product-{number:09}.html",
-            callback=self.parse_product,
-            errback=self.failed,
-            meta={"category": number % 50, "page": number},
-            cb_kwargs={"seller": f"seller-{number % 1000}"},
-        )
-
-    def parse_product(self, response: Any, seller: str) -> None: ...
-
-    def failed(self, failure: Any) -> None: ...
-
-
 def crawl(
-    spider: type[scrapy.Spider],
-    port: int,
-    silent: int,
-    scale: Scale,
-    settings: dict[str, Any],
-    pipe: Connection,
+    port: int, silent: int, scale: Scale, settings: dict[str, Any], pipe: Connection
 ) -> None:
-    """Crawl in this process. Sends what *spider* measures."""
+    """Crawl in this process. Sends a :class:`Crawl`."""
     process = CrawlerProcess(settings)
-    process.crawl(spider, port=port, silent=silent, scale=scale, pipe=pipe)
+    process.crawl(PagesSpider, port=port, silent=silent, scale=scale, pipe=pipe)
     process.start()
 
 
-def run(
-    spider: type[scrapy.Spider], silent: int, scale: Scale, who: str, **more: Any
-) -> Any:
+def run(silent: int, scale: Scale, who: str, **more: Any) -> Any:
     settings = settings_of(
         who,
         CONCURRENT_REQUESTS=CONCURRENCY,
@@ -184,76 +124,40 @@ def run(
     )
     with child(serve, partial(answers, silent)) as sites:
         port, _ = sites.recv()
-        return result_of(crawl, spider, port, silent, scale, settings)
+        return result_of(crawl, port, silent, scale, settings)
 
 
-def compare(queue: str, scale: Scale, rounds: int, goals: Goals) -> None:
+def compare(report: Report, queue: str, scale: Scale, rounds: int) -> None:
     """Crawl with one of the priority queues and print a table."""
-    table = [(queue, "silent", "pages", "last page", "to none", "longest gap")]
+    report.row(queue, "silent", "pages", "last page, s", "to none", "longest gap, s")
     for who in (BUILT_IN, OURS):
         alone = 0.0
-        for silent in SILENT:
-            say(f"{queue}, {who}, {silent} silent sites")
+        for silent, most in SILENT.items():
+            report.say(f"{queue}, {who}, {silent} silent sites")
             # Scrapy's own stalls as long as the timeout is: once tells it.
             times = 1 if who == BUILT_IN and silent else rounds
-            settings = {"SCHEDULER_PRIORITY_QUEUE": f"scrapy.pqueues.{queue}"}
-            crawls = [
-                run(PagesSpider, silent, scale, who, **settings) for _ in range(times)
-            ]
+            more = {"SCHEDULER_PRIORITY_QUEUE": f"scrapy.pqueues.{queue}"}
+            crawls = [run(silent, scale, who, **more) for _ in range(times)]
+            pages = median(one.pages for one in crawls)
             per_page = median(one.seconds / max(one.pages, 1) for one in crawls)
             alone = alone or per_page
+            seconds = median(one.seconds for one in crawls)
             gap = max(one.gap for one in crawls)
-            table.append(
-                (
-                    who,
-                    str(silent),
-                    f"{median(one.pages for one in crawls):g}",
-                    f"{median(one.seconds for one in crawls):.1f} s",
-                    f"{per_page / alone:.2f}",
-                    f"{gap:.2f} s",
-                )
-            )
+            report.row(who, silent, pages, seconds, per_page / alone, gap)
             if who == OURS:
-                goals.at_most(f"{queue}, {silent} silent, gap", gap, MOST_GAP, " s")
-            if who == OURS and silent in MOST_RATIO:
-                what = f"{queue}, {silent} silent, time per page"
-                goals.at_most(what, per_page / alone, MOST_RATIO[silent])
-    print_table(table)
-
-
-def hold(scale: Scale, goals: Goals) -> None:
-    """Hold requests and print what each takes."""
-    for where, most in MOST_BYTES.items():
-        say(f"{scale.held:,} held requests {where}")
-        with tempfile.TemporaryDirectory() as folder:
-            size = run(
-                HoldingSpider,
-                max(SILENT),
-                scale,
-                OURS,
-                JOBDIR=folder if where == "with JOBDIR" else None,
-                # The last places are kept for further origins.
-                REP_HOLD_MAX_REQUESTS=2 * (scale.batch + scale.held),
-                REP_HOLD_MAX_WAIT=3600,
-            )
-        print(f"  a held request {where} takes {size:,.0f} bytes")
-        goals.at_most(f"a held request {where}", size, most, " bytes")
-    print()
+                what = f"{queue}, {silent} silent"
+                report.at_most(f"{what}, time per page", per_page / alone, most)
+                report.at_most(f"{what}, seconds without a page", gap, MOST_GAP)
+    report.show()
 
 
 def main() -> None:
-    chosen = parser(__doc__, rounds=3).parse_args()
-    scale = QUICK if chosen.quick else FULL
-    rounds = 1 if chosen.quick else chosen.rounds
-    print_heading(
-        f"{SITES} sites of {scale.pages} pages, {PAGE_SECONDS * 1000:g} ms a page, "
-        f"CONCURRENT_REQUESTS = {CONCURRENCY}, broken off after {scale.cap:g} s, {rounds} rounds"
-    )
-    goals = Goals()
+    report = Report(__doc__)
+    report.option("rounds", 3, 1)
+    chosen = report.begin()
     for queue in QUEUES:
-        compare(queue, scale, rounds, goals)
-    hold(scale, goals)
-    goals.print(quick=chosen.quick)
+        compare(report, queue, QUICK if chosen.quick else FULL, chosen.rounds)
+    report.end()
 
 
 if __name__ == "__main__":

@@ -7,16 +7,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tables import say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 MEMORY, SQLITE, REDIS = "memory", "SQLite", "Redis"
 
@@ -59,7 +55,6 @@ def storages() -> Iterator[Storages]:
     with tempfile.TemporaryDirectory() as folder:
         program = shutil.which("redis-server")
         if program is None or find_spec("redis") is None:
-            say("without Redis: it takes redis-server, and redis from PyPI")
             yield Storages(Path(folder), None)
             return
         with socket.socket() as sock:
