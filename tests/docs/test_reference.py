@@ -68,7 +68,7 @@ def test_there_is_one_command_to_install_it() -> None:
 def test_every_signal_is_documented() -> None:
     public = [name for name in vars(signals) if not name.startswith("_")]
     text = section(page("signals-and-stats.md"), "Signals")
-    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(public)
+    assert sorted(re.findall(r"^- `(\w+)`: ", text, re.MULTILINE)) == sorted(public)
 
 
 def test_every_stat_is_documented() -> None:
