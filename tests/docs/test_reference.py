@@ -27,12 +27,13 @@ CODE = [
 ]
 
 
-def test_each_setting_has_a_heading_a_type_a_reason_and_an_example() -> None:
+def test_each_setting_has_a_heading_a_type_a_default_a_reason_and_an_example() -> None:
     assert TEXTS.keys() == DEFAULTS.keys()
     with every_row() as row:
         for name, default in DEFAULTS.items():
             with row(name):
-                assert re.match(r"\n\*.+\*\n\n\S", TEXTS[name]), "no type"
+                said = re.match(r"\n\*.+\*, `(.+)`\n\n\S", TEXTS[name])
+                assert said and ast.literal_eval(said[1]) == default
                 assert "Change it if" in " ".join(TEXTS[name].split())
                 example = re.search(
                     rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE
