@@ -277,11 +277,11 @@ class ChangeWatch:
         self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
         self._log = Limiter(logger, "robots.txt files that have changed")
 
-    def forbidden(self, origin: Origin, url: str) -> None:
+    def remember_refusal(self, origin: Origin, url: str) -> None:
         """Remember a URL that is refused: a change may allow it."""
         self._refused.append((origin, url))
 
-    async def look(
+    async def find_change(
         self,
         state: OriginState,
         before: Entry,
@@ -378,7 +378,7 @@ def by_domain(origin: str) -> str:
 
 
 # Rules that are counted.
-_RULES = 1_000
+_KEPT_RULES = 1_000
 
 RowT = TypeVar("RowT")
 
@@ -397,7 +397,7 @@ class Rows(OrderedDict[Any, RowT]):
         is forgotten."""
         super().__init__()
         self._limit, self._most, self._order, self._forget = limit, most, order, forget
-        self.all = 0
+        self.ever_added = 0
         """How many there were: one that was forgotten, and comes back, counts twice."""
 
     @property
@@ -412,12 +412,12 @@ class Rows(OrderedDict[Any, RowT]):
             return self[key]
         if len(self) >= self._limit:
             self._forget(self.popitem(last=False)[1])
-        self.all += 1
+        self.ever_added += 1
         row = self[key] = make()
         return row
 
     def add(self, row: RowT) -> None:
-        self.row(self.all, lambda: row)
+        self.row(self.ever_added, lambda: row)
 
 
 @dataclass(slots=True)
@@ -440,14 +440,15 @@ class RuleRow:
     group: str
     times: int = 0
     all_origins: int = 0
-    known: dict[str, RuleOrigin] = field(default_factory=dict)
+    first_origins: dict[str, RuleOrigin] = field(default_factory=dict)
     """The first origins that have it."""
 
     @property
     def origins(self) -> list[RuleOrigin]:
         """Those with most refusals first."""
         return sorted(
-            self.known.values(), key=lambda row: (-row.times, by_domain(row.origin))
+            self.first_origins.values(),
+            key=lambda row: (-row.times, by_domain(row.origin)),
         )
 
 
@@ -456,7 +457,9 @@ class RuleRows(Rows[RuleRow]):
 
     def __init__(self, most: int, origins: int) -> None:
         """*most*: how many rules are shown, and how many *origins* of each."""
-        super().__init__(_RULES, most, lambda row: (-row.times, row.rule, row.group))
+        super().__init__(
+            _KEPT_RULES, most, lambda row: (-row.times, row.rule, row.group)
+        )
         self._origins = origins
         self._seen = BoundedSet()
 
@@ -466,12 +469,12 @@ class RuleRows(Rows[RuleRow]):
         """Count a refusal. *describe* the *origin*, if it is among the first that have the rule."""
         row = self.row((rule, group), lambda: RuleRow(rule, group))
         row.times += 1
-        where = row.known.get(origin)
+        where = row.first_origins.get(origin)
         if where is None:
             row.all_origins += self._seen.add((rule, group, origin))
-            if len(row.known) >= self._origins:
+            if len(row.first_origins) >= self._origins:
                 return
-            where = row.known[origin] = describe()
+            where = row.first_origins[origin] = describe()
         where.times += 1
 
 

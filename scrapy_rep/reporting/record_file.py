@@ -111,10 +111,10 @@ def append(file: io.FileIO, lines: bytearray) -> None:
 
 
 # Seconds or bytes after which lines are written.
-_SECONDS = 1.0
-_BYTES = 65536
+_WRITE_SECONDS = 1.0
+_WRITE_BYTES = 65536
 # Bytes that wait in memory while they can't be.
-_MAX_WAITING = 1 << 20
+_MAX_WAITING_BYTES = 1 << 20
 
 
 class RecordFile:
@@ -136,12 +136,12 @@ class RecordFile:
 
     def add(self, fields: dict[str, Any]) -> None:
         if not self._often.running:
-            self._often.start(_SECONDS, now=False)
-        if self._failing and len(self._lines) >= _MAX_WAITING:
+            self._often.start(_WRITE_SECONDS, now=False)
+        if self._failing and len(self._lines) >= _MAX_WAITING_BYTES:
             self._lost += 1
             return
         self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
-        if len(self._lines) >= _BYTES and not self._failing:
+        if len(self._lines) >= _WRITE_BYTES and not self._failing:
             self._write()
 
     async def end(self) -> None:

@@ -42,7 +42,7 @@ from scrapy_rep.reporting.record import (
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
-from scrapy_rep.reporting.report import Report, is_possible
+from scrapy_rep.reporting.report import Report, check_library
 from scrapy_rep.reporting.summary import (
     Counts,
     figures,
@@ -107,7 +107,7 @@ class Recorder(ResolutionListener):
         self._listeners: list[RecordFile | Report] = []
         if settings.decisions:
             self._listeners.append(RecordFile(context, settings.decisions))
-        if settings.report and is_possible(context):
+        if settings.report and check_library(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
         self._unreachable = Limiter(
@@ -171,13 +171,13 @@ class Recorder(ResolutionListener):
         answer = flight.answer
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
-            self._count(answer, flight.fetches)
+            self._count_answer(answer, flight.fetches)
             outcome, _ = outcome_of_answer(state.entry, answer)
             if is_of_wall(outcome, state.entry):
                 self._count_wall(state)
             status = state.entry.status if answer is None else answer.status
             outcome = detailed(outcome, status, forbids=state.forbids_all)
-            self._counts.answers(state.origin, outcome)
+            self._counts.note_answer(state.origin, outcome)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
@@ -189,7 +189,7 @@ class Recorder(ResolutionListener):
                 url = answer.url if answer is not None else state.robots_url
                 self.tell("answer", url, state.origin, agent=_names(chain), **fields)
         if flight.before is not None:
-            change = await self._changes.look(
+            change = await self._changes.find_change(
                 state, flight.before, flight.request, self._waiting_urls
             )
             if change is not None:
@@ -214,7 +214,7 @@ class Recorder(ResolutionListener):
         values = {"origin": state.origin, "status": entry.status, "sign": sign}
         self._log_walls.log(message, values, self._context.spider)
 
-    def _count(self, answer: Answer | None, fetches: int) -> None:
+    def _count_answer(self, answer: Answer | None, fetches: int) -> None:
         inc_value = self._stats.inc_value
         if answer is None:
             inc_value("rep/cache/recalled")
@@ -245,7 +245,7 @@ class Recorder(ResolutionListener):
         misconfiguration once for each kind."""
         cut = isinstance(error, FetchAbandoned)
         self._counts.fetches += cut
-        self._counts.no_answer(origin)
+        self._counts.note_unanswered(origin)
         kind = None if cut else "configuration"
         about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
         reason = "the fetch was cancelled" if cut else text_of(error)
@@ -366,8 +366,8 @@ class Recorder(ResolutionListener):
                 self._refuse_start(request, error)
             if isinstance(error, RobotsDisallowed):
                 self._inc_value("robotstxt/forbidden")
-                self._counts.forbids(error)
-                self._changes.forbidden(error.origin, request.url)
+                self._counts.count_refusal(error)
+                self._changes.remember_refusal(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
                 # A failed robots.txt counts in Scrapy's stats as the page's own failure.
                 name = error.reason.partition(":")[0]
@@ -380,7 +380,7 @@ class Recorder(ResolutionListener):
     def _leaves(self, state: OriginState) -> None:
         """Record how many requests to an origin have passed since the last such record."""
         with self._isolated(Counts.part):
-            self._counts.leaves(state)
+            self._counts.count_origin(state)
         count, state.allowed = state.allowed, 0
         if count:
             self._counts.requests["allowed"] += count

@@ -120,7 +120,7 @@ class Counts:
         """How many origins there are, by outcome, in words, and why."""
         return self._outcomes + Counter({(ANSWERS["none"], ""): len(self.unanswered)})
 
-    def forbids(self, error: RobotsDisallowed) -> None:
+    def count_refusal(self, error: RobotsDisallowed) -> None:
         _, rule, agent = error.decision
         if rule is None:
             return
@@ -128,12 +128,12 @@ class Counts:
         text = str(rule)[:_RULE_LENGTH]
         self.rules.refuse(text, agent or "", name, lambda: RuleOrigin(name, line))
 
-    def answers(self, origin: Origin, outcome: str) -> None:
+    def note_answer(self, origin: Origin, outcome: str) -> None:
         """Note the latest answer of *origin*: a key of :data:`ANSWERS`."""
         if outcome != "unreachable" and origin not in self._known:
             self._latest[origin] = ANSWERS[outcome]
 
-    def leaves(self, state: OriginState) -> None:
+    def count_origin(self, state: OriginState) -> None:
         """Count an origin, by its latest answer, when it leaves memory for the first time, at the
         latest when the crawl ends."""
         self.unanswered.discard(state.origin)
@@ -147,7 +147,7 @@ class Counts:
             outcome = ANSWERS["rules" if entry.outcome is Outcome.RULES else "missing"]
         self._outcomes[outcome, why] += 1
 
-    def no_answer(self, origin: Origin) -> None:
+    def note_unanswered(self, origin: Origin) -> None:
         if len(self.unanswered) < _UNANSWERED and origin not in self._known:
             self.unanswered.add(origin)
 
@@ -237,7 +237,7 @@ def _rules(counts: Counts) -> list[str]:
         "Lines that decided most often:" if len(top) > 1 else "The line that decided:"
     ]
     for one in top:
-        [first] = one.known.values()
+        [first] = one.first_origins.values()
         where = f"{first.origin}, line {first.line}"
         if one.all_origins > 1:
             where = counted(one.all_origins, "origin")

@@ -67,7 +67,7 @@ _SHOWN = 80
 # Bytes that a small window holds, beside the preset dictionary.
 _SMALL = 2048
 # Overhead of an entry in memory: its key and its slot.
-_BYTES = 250
+_OVERHEAD_BYTES = 250
 
 
 class UnreadableEntry(ValueError):
@@ -451,7 +451,7 @@ class MemoryStorage(Storage):
     def save(self, entry: Entry) -> None:
         self.drop(entry.origin)
         packed = self._packed[entry.origin] = entry.pack()
-        size = _BYTES + len(packed)
+        size = _OVERHEAD_BYTES + len(packed)
         self._bytes += size
         if size * self._max_origins > self._max_bytes:
             self._large[entry.origin] = None
@@ -468,7 +468,7 @@ class MemoryStorage(Storage):
         packed = self._packed.pop(origin, None)
         if packed is None:
             return False
-        self._bytes -= _BYTES + len(packed)
+        self._bytes -= _OVERHEAD_BYTES + len(packed)
         self._large.pop(origin, None)
         return True
 

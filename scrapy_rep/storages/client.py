@@ -47,7 +47,7 @@ _RETRY_SECONDS = 10.0
 _LOAD, _LEASE, _RELEASE, _SAVE, _CLOSE = "load", "lease", "release", "save", "close"
 _TURN = "turn"
 # Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
-_MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
+_MAX_UNSAVED, _MAX_UNSAVED_BYTES = 10_000, 16_000_000
 # Where ours are, for who misspells one; how similar a name must be; 1: identical.
 _PACKAGE = "scrapy_rep.storages"
 _OURS = ("MemoryStorage", "RedisStorage", "SqliteStorage")
@@ -362,8 +362,8 @@ class StorageClient:
         self._forget(entry.origin)
         self._unsaved[entry.origin] = entry
         self._unsaved_bytes += len(entry.packed)
-        while len(self._unsaved) > _MAX_ENTRIES or (
-            self._unsaved_bytes > _MAX_BYTES and len(self._unsaved) > 1
+        while len(self._unsaved) > _MAX_UNSAVED or (
+            self._unsaved_bytes > _MAX_UNSAVED_BYTES and len(self._unsaved) > 1
         ):
             self._forget(next(iter(self._unsaved)))
             self._stats.inc_value("rep/cache/unsaved")

@@ -95,11 +95,11 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "leaves"), (Report, "add"), (ChangeWatch, "look")),
+        *((Counts, "count_origin"), (Report, "add"), (ChangeWatch, "find_change")),
         (Recorder, "_log_failure"),
     ],
-    [(ChangeWatch, "forbidden"), (RecordFile, "add"), (Signals, "resolved")],
-    [(RecordFile, "end"), (Recorder, "_count")],
+    [(ChangeWatch, "remember_refusal"), (RecordFile, "add"), (Signals, "resolved")],
+    [(RecordFile, "end"), (Recorder, "_count_answer")],
 ]
 
 

@@ -51,7 +51,7 @@ MANUAL = "https://github.com/scrapy-rep/scrapy-rep/blob/main/docs/observing.md#r
 _FOLDER = Path(__file__).parent
 
 
-def is_possible(context: CrawlContext) -> bool:
+def check_library(context: CrawlContext) -> bool:
     """Whether Jinja is installed. If it isn't, the crawl goes on without a report."""
     is_there = find_spec(LIBRARY) is not None
     if not is_there:
@@ -175,8 +175,8 @@ class ReportData:
 
 def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
     """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
-    for name, after in new.known.items():
-        before = old.known.get(name)
+    for name, after in new.origins.items():
+        before = old.origins.get(name)
         if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
             continue
         if (before.outcome, before.sha256) != (after.outcome, after.sha256):

@@ -62,7 +62,7 @@ def _finding(
 def findings_of(crawl: CrawlSum) -> list[Finding]:
     """Return what to show of *crawl*, after its last line."""
     joined: list[Finding] = []
-    for finding in _findings(crawl, crawl.known.top):
+    for finding in _findings(crawl, crawl.origins.top):
         for earlier in joined:
             if finding.origins and finding.origins <= earlier.origins:
                 earlier.join(finding)
@@ -90,7 +90,7 @@ def _findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
     yield from _of_outcome(crawl, rows, "none", "note", "without an answer")
     changed = dict.fromkeys(change["origin"] for change in crawl.changes.values())
     for count, section, words, origins in (
-        (crawl.changes.all, "changes", "robots.txt files that changed in the crawl", changed),
+        (crawl.changes.ever_added, "changes", "robots.txt files that changed in the crawl", changed),
         (crawl.counts["page_dropped"], "pages", "Items and requests dropped because of page rules", ()),
         (crawl.counts["usage_dropped"], "pages",
          "Items and requests dropped because of usage preferences", ()),

@@ -150,7 +150,7 @@ class OriginRow:
 
 
 @dataclass(slots=True)
-class SaidRow:
+class StatementRow:
     """What pages said about themselves: against which requests or items, or about which use."""
 
     about: str
@@ -230,9 +230,14 @@ class Timeline:
 
 
 # Limits on what is kept while a record is read, and on what the page shows.
-_ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
-_OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
-MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = (
+_KEPT_ORIGINS, _KEPT_STATEMENTS, _KEPT_PERIODS, _KEPT_SITEMAPS = (
+    50_000,
+    2_000,
+    4_000,
+    10_000,
+)
+_KEPT_ORIGINS_OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
+MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_STATEMENTS = (
     10_000,
     300,
     1_000,
@@ -276,23 +281,27 @@ class CrawlSum:
         """How many origins have left, by outcome."""
         self.reasons: Counter[str] = Counter()
         """Why some of them were unreachable."""
-        self.known: Rows[OriginRow] = Rows(
-            _ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves
+        self.origins: Rows[OriginRow] = Rows(
+            _KEPT_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves
         )
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
-        self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
+        self.rules = RuleRows(MAX_RULES, _KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
-            _SITEMAPS,
+            _KEPT_SITEMAPS,
             MAX_SITEMAPS,
             lambda row: (not row["problem"], row["taken"] > 0, row["url"]),
         )
         self.periods: Rows[Period] = Rows(
-            _PERIODS, MAX_PERIODS, lambda one: -one.seconds
+            _KEPT_PERIODS, MAX_PERIODS, lambda one: -one.seconds
         )
         self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
-        self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
-        self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
+        self.pages: Rows[StatementRow] = Rows(
+            _KEPT_STATEMENTS, MAX_STATEMENTS, lambda row: -row.count
+        )
+        self.statements: Rows[StatementRow] = Rows(
+            _KEPT_STATEMENTS, MAX_STATEMENTS, lambda row: -row.count
+        )
         self.given_up: dict[str, None] = {}
         """URLs of requests that failed because robots.txt was unreachable, the first of them."""
         self._held_or_waiting, self._waiting = Timeline(), Timeline()
@@ -309,7 +318,9 @@ class CrawlSum:
 
     def _of(self, line: Line) -> OriginRow:
         name = line.text("origin")
-        return self.known.row(name, lambda: OriginRow(name)) if name else self._nowhere
+        return (
+            self.origins.row(name, lambda: OriginRow(name)) if name else self._nowhere
+        )
 
     # The crawl
 
@@ -499,8 +510,12 @@ class CrawlSum:
                 about = f"{name[:_REASON_LENGTH]}: {says.text(name, 1)}"
                 self._say(self.statements, about, text[:_REASON_LENGTH], line)
 
-    def _say(self, rows: Rows[SaidRow], about: str, text: str, line: Line) -> SaidRow:
-        row = rows.row((about, text), lambda: SaidRow(about, text, line.text("url")))
+    def _say(
+        self, rows: Rows[StatementRow], about: str, text: str, line: Line
+    ) -> StatementRow:
+        row = rows.row(
+            (about, text), lambda: StatementRow(about, text, line.text("url"))
+        )
         row.count += 1
         return row
 
@@ -541,7 +556,7 @@ class CrawlSum:
             if row.rule.partition(":")[2].strip() in _WHOLE
         )
         names = {one.origin for row in whole for one in row.origins}
-        found = (row for row in self.known.top if row.origin in names)
+        found = (row for row in self.origins.top if row.origin in names)
         return [row.origin for row in found if not row.counts["allowed"]]
 
     # The end
@@ -560,7 +575,7 @@ class CrawlSum:
 
     def end(self) -> None:
         """After the last line, add up."""
-        for origin in self.known.values():
+        for origin in self.origins.values():
             self._leaves(origin)
         self.counts.update(self._nowhere.counts)
         self.counts["origins"] = self.outcomes.total()
