@@ -179,9 +179,9 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
     assert crawl.counts["usage_pages"] == 3
     [statement] = crawl.statements.top
-    assert (statement.about, statement.count) == ("train-ai: n", 3)
+    assert (statement.subject, statement.count) == ("train-ai: n", 3)
     assert statement.text == "robots.txt: Content-Signal: ai-train=no"
-    drops = [(row.about, row.text, row.count, row.dropped) for row in crawl.pages.top]
+    drops = [(row.subject, row.text, row.count, row.dropped) for row in crawl.pages.top]
     assert drops == [
         ("usage_request", "train-ai: robots.txt, line 3: …", 1, 1), ("usage_item", "train-ai: …", 1, 0)
     ]  # fmt: skip
