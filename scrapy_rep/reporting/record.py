@@ -7,7 +7,7 @@ import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scrapy import Request
 from scrapy.utils.asyncio import run_in_thread
@@ -420,6 +420,12 @@ class Rows(OrderedDict[Any, RowT]):
         self.row(self.ever_added, lambda: row)
 
 
+class QuotedLine(NamedTuple):
+    number: int
+    text: str
+    decided: bool
+
+
 @dataclass(slots=True)
 class RuleOrigin:
     origin: str
@@ -430,8 +436,8 @@ class RuleOrigin:
     """The first that was refused."""
     sha256: str = ""
     times: int = 0
-    excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
-    """Lines around it: number, text, whether it decided."""
+    excerpt: list[QuotedLine] = field(default_factory=list)
+    """Lines of the robots.txt around the one that decided."""
 
 
 @dataclass(slots=True)
