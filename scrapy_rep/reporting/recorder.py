@@ -437,9 +437,8 @@ class Recorder(ResolutionListener):
         for state in self._origins.table.states():
             self._record_allowed(state)
         with self._isolated("summary"):
-            if (
-                self.dry_run
-            ):  # nothing was refused, so no signal tells what would get through
+            # In a dry run, refused requests get through as well, so that signals would not tell.
+            if self.dry_run:
                 self._starts["passed"] = self._counts.requests["allowed"] > 0
             numbers = figures(self._counts, self._stats)
             self.tell(
