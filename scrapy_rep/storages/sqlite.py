@@ -37,21 +37,22 @@ from scrapy_rep.storages.journal import (
 
 T = TypeVar("T")
 
-# Marks the file as ours ("REPc").
+# SQLite's application_id, which marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# Of the tables. Raise it with any change: older versions of this package leave the file alone then.
+# The tables' version, SQLite's user_version. Raise it with any change of the tables: older versions of
+# this package leave the file alone then.
 _VERSION = 1
 
-# Before the origin of a row in the table of leases: until then, no request of the origin may be sent.
+# The table "leases" has other rows as well: files of earlier versions have no tables for these, and if one
+# were added, such files would be set aside.
+# "turn " and an origin: no request of the origin may be sent before the row's "until".
 _TURN = "turn "
-
-# Before the name of a value in the same table, whose rows have it as their owner: files of earlier versions
-# have no table for values, and with another one they would be set aside.
+# "value " and the name of a value (Storage.load_value()), which is the row's owner.
 _VALUE = "value "
-# A time that never comes: the row isn't deleted.
+# The "until" of values, a time that never comes: rows whose time has come are deleted.
 _NEVER = 1e18
 
-# Other processes hold the lock for milliseconds.
+# Seconds to wait for the lock of the file: other processes hold it for milliseconds.
 _LOCK_SECONDS = 5.0
 
 # Bodies have a table of their own: many origins share one, and an old one is kept for a while so
@@ -79,25 +80,32 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 
-# Others who share the file may have written anything: what is too long is cut, and counts as broken.
+# What is read of a row. Other programs that share the file may have written anything: a header that is too
+# long is cut, which breaks it, and a body that is too long counts as none.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _SELECT = (
     f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 )
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
+# Parameters: SHA-256, time, packed body.
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
+# Parameters: origin, owner, until; now, and the latest time at which a lease can end. It changes a row if the
+# lease is the owner's, free or over, or ends impossibly late.
 _LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-# Some at a time: others wait for the lock.
+# Rows that are deleted at a time because they are old: other processes wait for the lock meanwhile.
 _EXPIRING = 1000
+_LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
+_SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
+_SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
 DELETE FROM entries WHERE origin IN
 (SELECT origin FROM entries WHERE updated_at < ? LIMIT {_EXPIRING})
@@ -111,61 +119,68 @@ class SqliteStorage(BatchStorage):
     """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
-        """:param expiry: how many seconds older than one being saved an entry may be: else it is deleted"""
+        """:param expiry: an entry that is more seconds older than one that is being saved is deleted"""
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
+        """Open from the first call on."""
         self._opened: os.stat_result | None = None
+        """Which file that is: another may come to be at the same path."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
         """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
         settings = RepSettings.from_settings(crawler.settings)
-        return cls(
-            Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry
-        )
+        path = Path(data_path(settings.cache_path)).absolute()
+        return cls(path, settings.cache_expiry)
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
+        marks = ",".join("?" for _ in origins)
+        query = f"{_SELECT} WHERE origin IN ({marks})"
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
-            found, room = {}, MAX_BATCH
+            entries = {}
+            room = MAX_BATCH
             for origin, header, packed in db.execute(query, origins):
-                room -= len(packed) if isinstance(packed, bytes | str) else 0
+                if isinstance(packed, bytes | str):
+                    room -= len(packed)
                 if room < 0:
                     break
-                found[origin] = entry_or_error(header, packed)
-            return found
+                entries[origin] = entry_or_error(header, packed)
+            return entries
 
         return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        rows = [
-            (one.origin, one.header(), one.sha256, one.updated_at) for one in entries
-        ]
-        bodies = [
-            (one.sha256, one.updated_at, one.packed) for one in entries if one.sha256
-        ]
+        rows = []
+        bodies = []
+        latest = 0.0
+        for entry in entries:
+            rows.append((entry.origin, entry.header(), entry.sha256, entry.updated_at))
+            if entry.sha256:
+                bodies.append((entry.sha256, entry.updated_at, entry.packed))
+            latest = max(latest, entry.updated_at)
+        expired_before = latest - self._expiry
 
         def save(db: sqlite3.Connection) -> None:
-            before = (
-                max((one.updated_at for one in entries), default=0.0) - self._expiry
-            )
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
+                expired = db.execute(_EXPIRE, (expired_before,)).rowcount
                 # Bodies expire after all entries that use them: saving one updates used_at.
-                if db.execute(_EXPIRE, (before,)).rowcount < _EXPIRING:
-                    db.execute(_EXPIRE_BODIES, (before,))
+                if expired < _EXPIRING:
+                    db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
 
         self._do(save)
 
     def drop(self, origin: str) -> bool:
         _, dropped = self._write(
-            ("DELETE FROM leases WHERE origin = ?", (origin,)),
-            ("DELETE FROM entries WHERE origin = ?", (origin,)),
+            [
+                ("DELETE FROM leases WHERE origin = ?", (origin,)),
+                ("DELETE FROM entries WHERE origin = ?", (origin,)),
+            ]
         )
         return dropped > 0
 
@@ -176,20 +191,30 @@ class SqliteStorage(BatchStorage):
     def body(self, sha256: str) -> bytes | None:
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
         row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
-        return None if row is None or row[0] is None else unsqueeze(row[0])
+        if row is None:
+            return None
+        [packed] = row
+        return None if packed is None else unsqueeze(packed)
 
     def lease_many(
         self, origins: Sequence[str], owner: str, seconds: float
     ) -> set[str]:
         now = time.time()
-        # A lease that ends later than any can: the clock was set back.
-        values = (owner, now + seconds, now, now + 10 * seconds)
-        changed = self._write(*((_LEASE, (origin, *values)) for origin in origins))
-        return {origin for origin, one in zip(origins, changed, strict=True) if one}
+        # A lease that ends later than that was taken before the clock was set back.
+        latest = now + 10 * seconds
+        statements = []
+        for origin in origins:
+            parameters = (origin, owner, now + seconds, now, latest)
+            statements.append((_LEASE, parameters))
+        leased = set()
+        for origin, changed in zip(origins, self._write(statements), strict=True):
+            if changed:
+                leased.add(origin)
+        return leased
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
-        self._write(*((delete, (origin, owner)) for origin in origins))
+        self._write([(delete, (origin, owner)) for origin in origins])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         def reserve(db: sqlite3.Connection) -> list[float]:
@@ -198,16 +223,10 @@ class SqliteStorage(BatchStorage):
                 db.execute("BEGIN IMMEDIATE")
                 now = time.time()  # after the wait for the lock
                 for turn in turns:
-                    key = f"{_TURN}{turn.origin}"
-                    row = db.execute(
-                        "SELECT until FROM leases WHERE origin = ?", (key,)
-                    ).fetchone()
-                    moment = turn.moment(now, row and row[0])
-                    next_moment = moment + turn.seconds
-                    db.execute(
-                        "INSERT OR REPLACE INTO leases VALUES (?, '', ?)",
-                        (key, next_moment),
-                    )
+                    key = _TURN + turn.origin
+                    row = db.execute(_LOAD_MOMENT, (key,)).fetchone()
+                    moment = turn.moment(now, None if row is None else row[0])
+                    db.execute(_SAVE_MOMENT, (key, moment + turn.seconds))
                     waits.append(moment - now)
             return waits
 
@@ -218,29 +237,31 @@ class SqliteStorage(BatchStorage):
         return None if row is None else str(row[0])
 
     def save_value(self, name: str, value: str) -> None:
-        row = _VALUE + name, value, _NEVER
-        self._write(("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", row))
+        self._write([(_SAVE_VALUE, (_VALUE + name, value, _NEVER))])
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> list[int]:
-        """Run *statements* in one transaction. Return how many rows each changed."""
+    def _write(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> list[int]:
+        """Run *statements*, each with its parameters, in one transaction. Return how many rows each
+        changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                return [db.execute(*statement).rowcount for statement in statements]
+                changed = []
+                for statement, parameters in statements:
+                    changed.append(db.execute(statement, parameters).rowcount)
+                return changed
 
         return self._do(write)
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *action* on the file; if that is broken, on a new one."""
-        if (
-            not self._is_still_there()
-        ):  # deleted, say: writing to it would raise no error
+        """Run *action* on the file; if that is damaged, on a new one."""
+        # Writing to a file that was deleted, say, would raise no error.
+        if not self._is_still_there():
             self.close()
         try:
             if self._db is None:
@@ -250,33 +271,36 @@ class SqliteStorage(BatchStorage):
             self.close()
             if not is_damaged(error):
                 raise type(error)(f"{self._path}: {error}") from None
-            self._db = self._open(error)
+            self._db = self._open(damage=error)
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """*damage*: what was wrong with the file."""
+        """Open the file, and create it if there is none. *damage*: what is wrong with the present file,
+        which is set aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # One process at a time: no file may be renamed while another process opens it, and only one
-        # may set it aside.
+        # process may set it aside.
         name = f"{self._path}.lock"
-        with closing(
-            sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
-        ) as lock:
+        lock_file = sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
+        with closing(lock_file) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
-                # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
+                # Whatever it is (a foreign file of that name, say), the cache itself isn't damaged.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
+            # Another process may have set it aside, and made a new one.
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
-            return opened(self._path, _LOCK_SECONDS, self._set_up)[0]
+            db, _ = opened(self._path, _LOCK_SECONDS, self._set_up)
+            return db
 
     def _is_still_there(self) -> bool:
+        """Whether the file at the path is the one that was opened last."""
+        if self._opened is None:
+            return False
         try:
-            return self._opened is not None and samestat(
-                self._path.stat(), self._opened
-            )
+            return samestat(self._path.stat(), self._opened)
         except OSError:
             return False
 
