@@ -42,7 +42,7 @@ IMPOLITE = "REP_UNREACHABLE is 'allow'"
 OVERRULED = "RepMiddleware.overrules()"
 """The reason for which a request passes though rules forbid it."""
 
-# The fields of every line, in this order.
+# The fields of every line, in this order; docs/observing.md explains them.
 _FIELDS = (
     "time",
     "url",
@@ -104,10 +104,12 @@ def _reason_of(state: OriginState) -> str | None:
     that isn't so."""
     status = state.status.counts_as
     why = _REASONS.get(type(status))
+    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't the limit that does.
     if status.setting and isinstance(status, Unrestricted):
         why = "unreachable"
     failure = state.entry.error if why else ""
-    return "; ".join(filter(None, (status.setting, why, failure))) or None
+    parts = (status.setting, why, failure)
+    return "; ".join(filter(None, parts)) or None
 
 
 OUTCOMES = (
@@ -223,8 +225,9 @@ def answer_fields(
     }
     if failed:
         details["kind"] = kind_of(entry.error)
-        details["next"] = max(0.0, round(entry.next_attempt_at - now, 3))
-        fetched_at: float | None = entry.updated_at
+        seconds_left = entry.next_attempt_at - now
+        details["next"] = max(0.0, round(seconds_left, 3))
+        fetched_at: float | None = entry.updated_at  # when it was last tried
         reason = entry.error
     else:
         details["fresh_until"] = iso(entry.fresh_until, _MS)
@@ -343,7 +346,8 @@ class ChangeWatch:
         except UnreadableEntry:  # a damaged file of another process
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
-        urls = [*refused[-_COMPARED_URLS:], *waiting(state.origin)]
+        urls = refused[-_COMPARED_URLS:]
+        urls += waiting(state.origin)
         change = await run_in_thread(
             compare,
             old_body,
@@ -409,7 +413,8 @@ def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
 
 def _lines(body: bytes) -> Counter[str]:
     """Return how often each line is in a file, without spaces around it."""
-    text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
+    body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    text = body.decode(errors="replace")
     lines = map(str.strip, text.split("\n"))
     return Counter(filter(None, lines))
 
@@ -431,7 +436,8 @@ def by_domain(origin: str) -> str:
         host = place
         port = ""
     labels = host.split(".")
-    if not labels[-1].isdigit():  # not an IPv4 address
+    # example.com before www; but an IPv4 address is sorted as it is.
+    if not labels[-1].isdigit():
         labels.reverse()
     text = "\0".join([*labels, port, scheme])
     return _DIGITS.sub(_with_leading_zeros, text)
@@ -482,10 +488,12 @@ class Rows(OrderedDict[Any, RowT]):
             self.move_to_end(key)
             return self[key]
         if len(self) >= self._limit:
-            _, oldest = self.popitem(last=False)
-            self._on_forget(oldest)
+            # The first one: nothing was added to it for longest.
+            _, forgotten = self.popitem(last=False)
+            self._on_forget(forgotten)
         self.ever_added += 1
-        row = self[key] = make()
+        row = make()
+        self[key] = row
         return row
 
     def add(self, row: RowT) -> None:
@@ -494,9 +502,13 @@ class Rows(OrderedDict[Any, RowT]):
 
 
 class QuotedLine(NamedTuple):
+    """A line of a robots.txt, as the report quotes it."""
+
     number: int
+    """Counted from 1."""
     text: str
     decided: bool
+    """Whether its rule refused a request."""
 
 
 @dataclass(slots=True)

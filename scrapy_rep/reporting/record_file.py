@@ -101,8 +101,11 @@ class Feed:
 
     def log_error(self, message: str, error: Exception | None = None) -> None:
         """Log *message*, which may have ``%(uri)s`` and ``%(error)s`` in it, after the setting's name."""
-        values = {"uri": self, "error": text_of(error) if error is not None else ""}
-        logger.error(f"{self._setting}: {message}", values, extra=self._context.extra)
+        values = {"uri": self, "error": ""}
+        if error is not None:
+            values["error"] = text_of(error)
+        message = f"{self._setting}: {message}"
+        logger.error(message, values, extra=self._context.extra)
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:
@@ -116,9 +119,11 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         end_of_last_line = lines.rfind(b"\n", 0, written) + 1
         incomplete = written - end_of_last_line
         written = end_of_last_line
-        # Unless another process has appended since: its lines are not ours to cut.
-        if incomplete and os.fstat(file.fileno()).st_size == file.tell():
-            file.truncate(file.tell() - incomplete)
+        if incomplete:
+            end = file.tell()
+            # Unless another process has appended since: its lines are not ours to cut.
+            if os.fstat(file.fileno()).st_size == end:
+                file.truncate(end - incomplete)
         raise
     finally:
         del lines[:written]
@@ -151,6 +156,7 @@ class RecordFile:
         self._failing = False
         """Whether the last attempt to write failed."""
         self._down = Gauge(context.stats, "rep/down/record")
+        """The stat that is 1 while writing fails (``Gauge`` in engine/log.py)."""
         self._often = create_looping_call(self._write)
         """Writes once a second."""
 

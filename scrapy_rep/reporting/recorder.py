@@ -130,8 +130,9 @@ class Recorder(ResolutionListener):
         self._changes = ChangeWatch(context, origins.agents)
         self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
         """The field ``start_requests`` of the record's last line: how many start requests were refused,
-        and how many of these because robots.txt was unreachable; whether any got through. Once one was
-        refused, also the first one's ``url``, ``why`` it was, and the ``command`` that explains it."""
+        and how many of these because robots.txt was unreachable; whether any start request got through
+        (``passed``). Once one was refused, also the first one's ``url``, ``why`` it was refused, and the
+        ``command`` that explains it."""
         passing_signals = (
             scrapy_signals.request_reached_downloader,
             scrapy_signals.response_received,
@@ -242,7 +243,7 @@ class Recorder(ResolutionListener):
             return
         inc_value(f"rep/outcome/{answer.outcome.value}")
         if not fetches:
-            return  # a setting's answer
+            return  # a setting has the answer (REP_OVERRIDES, say)
         # Scrapy's own names, for dashboards written for the built-in middleware.
         inc_value("robotstxt/request_count")
         if answer.status is not None:

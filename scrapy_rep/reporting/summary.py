@@ -147,8 +147,8 @@ class Counts:
     @property
     def outcomes(self) -> Counter[CountedOutcome]:
         """How many origins there are, by outcome."""
-        unanswered = Counter({CountedOutcome(ANSWERS["none"]): len(self._unanswered)})
-        return self._outcomes + unanswered
+        unanswered = CountedOutcome(ANSWERS["none"])
+        return self._outcomes + Counter({unanswered: len(self._unanswered)})
 
     def count_refusal(self, error: RobotsDisallowed) -> None:
         """Count the rule that refused a request; nothing if it was a setting that did."""
@@ -198,7 +198,9 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
             return int(stats.get_value(source, 0))
         return counts.requests[source]
 
-    numbers = {name: number(figure.source) for name, figure in _REQUESTS.items()}
+    numbers = {}
+    for name, figure in _REQUESTS.items():
+        numbers[name] = number(figure.source)
     for name in _PARTS_OF_ALLOWED:
         numbers["allowed"] -= numbers[name]
     # The stat rep/held counts those that were held later, too.
@@ -256,9 +258,17 @@ def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 def _stats_below(prefix: str, stats: Mapping[str, Any]) -> list[str]:
     """Return number and name of each stat whose name begins with *prefix*, the largest first."""
-    below = [(-value, name) for name, value in stats.items() if name.startswith(prefix)]
-    below.sort()
-    return [f"{-negative:,} {name.removeprefix(prefix)}" for negative, name in below]
+    below: Counter[str] = Counter()
+    for name, value in stats.items():
+        if name.startswith(prefix):
+            below[name.removeprefix(prefix)] = value
+    return [f"{count:,} {name}" for name, count in _largest_first(below)]
+
+
+def _largest_first(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Return names and counts, the largest first, equal ones by name."""
+    by_name = sorted(counts.items())
+    return sorted(by_name, key=lambda item: item[1], reverse=True)
 
 
 def _in_words(outcomes: Counter[CountedOutcome]) -> str:
@@ -278,12 +288,12 @@ def _in_words(outcomes: Counter[CountedOutcome]) -> str:
 def _in_parentheses(reasons: Counter[str]) -> str:
     """Return reasons, the most frequent first, each with its number if there are more than one in all;
     empty if there are none."""
-    total = reasons.total()
-    words = []
-    for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+    has_several = reasons.total() > 1
+    parts = []
+    for reason, count in _largest_first(reasons):
         if reason:
-            words.append(f"{count:,} {reason}" if total > 1 else reason)
-    return f" ({', '.join(words)})" if words else ""
+            parts.append(f"{count:,} {reason}" if has_several else reason)
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _rules(counts: Counts) -> list[str]:
@@ -296,12 +306,14 @@ def _rules(counts: Counts) -> list[str]:
         lines = ["Lines that decided most often:"]
     width = len(f"{top[0].times:,}")
     for row in top:
+        # One origin of each rule is known (``RuleRows`` in Counts), the first that had it.
         [first] = row.first_origins.values()
         where = f"{first.origin}, line {first.line}"
         if row.all_origins > 1:
             where = counted(row.all_origins, "origin")
         times = f"{row.times:>{width},}"
-        lines.append(f"  {times} × {where}: {row.rule} (group {row.group})")
+        rule = f"{row.rule} (group {row.group})"
+        lines.append(f"  {times} × {where}: {rule}")
     return lines
 
 
@@ -314,7 +326,9 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    name = storage.rpartition(".")[2] if isinstance(storage, str) else storage.__name__
+    # A path or a class.
+    path = storage if isinstance(storage, str) else storage.__name__
+    name = path.rpartition(".")[2]
     logger.info(
         "Obeying robots.txt as %(agent)s. While it is unreachable, requests are %(unreachable)s. "
         "Cache: %(storage)s",

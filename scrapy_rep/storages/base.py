@@ -45,7 +45,8 @@ MAX_ENTRY_HEADER = 262_144
 written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body, likewise. What can't be compressed gets a little longer."""
+"""Bytes of a packed body: Storages don't even read a longer one. What can't be compressed gets a little longer
+than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""

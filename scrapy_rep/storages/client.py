@@ -181,8 +181,9 @@ class _Calls:
         granted -= settled_meanwhile
         answers = []
         for claim in pending:
-            origin = claim.origin
-            answers.append(Claim(entries.get(origin), granted=origin in granted))
+            entry = entries.get(claim.origin)
+            is_granted = claim.origin in granted
+            answers.append(Claim(entry, is_granted))
         return answers
 
     def _lease(self, origins: list[str]) -> set[str]:
@@ -565,9 +566,10 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
     except SettingsError:
         raise
     except Exception as error:  # a user's class may raise anything
-        problem = f"can't be used: {text_of(error)}.{_hint(name, error)}"
-        message = f"REP_CACHE_STORAGE is {name!r}, which {problem}"
-        raise SettingsError(message) from error
+        raise SettingsError(
+            f"REP_CACHE_STORAGE is {name!r}, which can't be used: {text_of(error)}."
+            f"{_hint(name, error)}"
+        ) from error
 
 
 def _hint(name: object, error: Exception) -> str:
@@ -587,11 +589,11 @@ def _meant_by(path: str) -> str:
     ours = (_PACKAGE.partition(".")[0], "storages")
     if package and not get_close_matches(package, ours):
         return ""
-    paths = {storage.lower(): f"{_PACKAGE}.{storage}" for storage in _OURS}
-    similar = get_close_matches(name.lower(), paths, n=1, cutoff=_SIMILAR)
+    names = {storage.lower(): storage for storage in _OURS}
+    similar = get_close_matches(name.lower(), names, n=1, cutoff=_SIMILAR)
     if not similar:
         return ""
-    meant = paths[similar[0]]
+    meant = f"{_PACKAGE}.{names[similar[0]]}"
     return "" if meant == path else meant
 
 

@@ -44,10 +44,15 @@ def _decode(data: bytes) -> str:
 
 def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
     """Return the statement that made each table, index, view and trigger, by name."""
-    statements = db.execute(
+    rows = db.execute(
         "SELECT name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*'"
     )
-    return {name: " ".join(str(sql).split()) for name, sql in statements}
+    statements = {}
+    for name, statement in rows:
+        words = str(statement).split()
+        # However the statement is laid out.
+        statements[name] = " ".join(words)
+    return statements
 
 
 def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
@@ -65,11 +70,10 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
         db.execute("PRAGMA journal_mode = WAL")  # kept in the file
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
-        names = sorted(ours.keys() | theirs)
-        different = [name for name in names if ours.get(name) != theirs.get(name)]
-        raise sqlite3.DatabaseError(
-            f"its tables are not those of scrapy-rep: {different[0]:.{_SHOWN}}"
-        )
+        different = {name for name, _ in ours.items() ^ theirs.items()}
+        first = min(different)[:_SHOWN]
+        message = f"its tables are not those of scrapy-rep: {first}"
+        raise sqlite3.DatabaseError(message)
     columns = {}
     for name, statement in ours.items():
         if statement.startswith("CREATE TABLE"):
@@ -80,7 +84,8 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
 
 def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
-    Setting it aside wouldn't help against others: a lock, a full disk, a read-only folder."""
+    Setting it aside wouldn't help against other errors: a lock, a full disk, a read-only folder."""
+    # Those are of subclasses, mostly OperationalError.
     return type(error) is sqlite3.DatabaseError
 
 
@@ -225,6 +230,7 @@ class Journal:
         db.execute("PRAGMA synchronous = OFF")
         [state] = db.execute("PRAGMA quick_check(1)").fetchone()
         if state != "ok":
+            # The first line, if there are several, only names the database.
             problem = state.rpartition("\n")[2]
             raise sqlite3.DatabaseError(problem)
         for table, columns in create_tables(db, self._schema).items():
@@ -345,8 +351,10 @@ class Journal:
             return
         try:
             if self._failed_read is not None:
-                db.execute(*self._failed_read).fetchall()
+                query, values = self._failed_read
+                db.execute(query, values).fetchall()
                 self._failed_read = None
+            # close() may be called during a pause.
             while self._pending and self._db is not None:
                 self._write_oldest(db, _AT_ONCE)
                 await pause()

@@ -187,16 +187,19 @@ class RedisStorage(BatchStorage):
         """Return what is stored under each of *keys*, with the bodies that are still there."""
         entries: list[Entry | UnreadableEntry | None] = []
         hashes: dict[str, None] = {}
+        # First the headers, which say which bodies they need.
         for header in self._values(keys, MAX_ENTRY_HEADER):
             entry = None if header is None else entry_or_error(header)
             entries.append(entry)
             if isinstance(entry, Entry) and entry.sha256:
                 hashes[entry.sha256] = None
+        # Then the bodies, each once, which are put into their entries.
         values = self._values(self._keys("body", hashes), MAX_PACKED)
         bodies = dict(zip(hashes, values, strict=True))
         for number, entry in enumerate(entries):
             if isinstance(entry, Entry) and entry.sha256:
-                entries[number] = replace(entry, packed=bodies[entry.sha256] or b"")
+                packed = bodies[entry.sha256] or b""
+                entries[number] = replace(entry, packed=packed)
         return entries
 
     def _values(self, keys: Sequence[str | bytes], limit: int) -> list[bytes | None]:
@@ -262,8 +265,9 @@ class RedisStorage(BatchStorage):
         for turn in turns:
             keys.append(self._key("turn", turn.origin))
             # Rounded up: no moment may come too early.
-            arguments.append(max(1, math.ceil(turn.seconds * 1000)))
-            arguments.append(math.ceil(turn.wait * 1000))
+            delay = math.ceil(turn.seconds * 1000)
+            wait = math.ceil(turn.wait * 1000)
+            arguments += [max(1, delay), wait]
         reserve = self._client.register_script(_TURN)
         return [int(milliseconds) / 1000 for milliseconds in reserve(keys, arguments)]
 

@@ -102,8 +102,10 @@ WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
 # Rows that are deleted at a time because they are old: other processes wait for the lock meanwhile.
 _EXPIRING = 1000
+# When the next request of an origin may be sent; parameters: _TURN and the origin; then the time.
 _LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
 _SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
+# A value that belongs to no origin; parameters: _VALUE and its name; then the value, and _NEVER.
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
 _SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
@@ -168,7 +170,8 @@ class SqliteStorage(BatchStorage):
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
-                # Bodies expire after all entries that use them: saving one updates used_at.
+                # Fewer than the limit: no old entry is left. Bodies expire after all entries that use
+                # them, as saving an entry updates its body's used_at.
                 if expired < _EXPIRING:
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
@@ -225,7 +228,8 @@ class SqliteStorage(BatchStorage):
                 for turn in turns:
                     key = _TURN + turn.origin
                     row = db.execute(_LOAD_MOMENT, (key,)).fetchone()
-                    moment = turn.moment(now, None if row is None else row[0])
+                    next_moment = None if row is None else row[0]
+                    moment = turn.moment(now, next_moment)
                     db.execute(_SAVE_MOMENT, (key, moment + turn.seconds))
                     waits.append(moment - now)
             return waits
@@ -233,7 +237,8 @@ class SqliteStorage(BatchStorage):
         return self._do(reserve)
 
     def load_value(self, name: str) -> str | None:
-        row = self._do(lambda db: db.execute(_LOAD_VALUE, (_VALUE + name,)).fetchone())
+        key = _VALUE + name
+        row = self._do(lambda db: db.execute(_LOAD_VALUE, (key,)).fetchone())
         return None if row is None else str(row[0])
 
     def save_value(self, name: str, value: str) -> None:

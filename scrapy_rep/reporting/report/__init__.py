@@ -224,12 +224,14 @@ def _excerpt(body: bytes, line: int) -> list[QuotedLine]:
     lines = normalise(body).split("\n")
     if not 1 <= line <= len(lines):
         return []
-    begin = max(0, line - 1 - _LINES_AROUND)
+    first = max(1, line - _LINES_AROUND)
+    quoted = lines[first - 1 : line + _LINES_AROUND]
     excerpt = []
-    for number, latin in enumerate(lines[begin : line + _LINES_AROUND], begin + 1):
-        # normalise() returns the bytes as Latin-1.
-        text = latin.encode("latin-1").decode(errors="replace").rstrip()
-        excerpt.append(QuotedLine(number, text[:_LINE_LENGTH], number == line))
+    for number, latin in enumerate(quoted, first):
+        # normalise() (protocol/syntax.py) returns each byte as a character of Latin-1.
+        text = latin.encode("latin-1").decode(errors="replace")
+        text = text.rstrip()[:_LINE_LENGTH]
+        excerpt.append(QuotedLine(number, text, decided=number == line))
     return excerpt
 
 

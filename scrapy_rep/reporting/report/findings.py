@@ -59,7 +59,8 @@ def _finding(
     urls: Collection[str] = (),
     command: str = "",
 ) -> Finding:
-    """Return a finding about *origins*; its examples are *urls*, or else the origins."""
+    """Return a finding of one *sentence* about *origins*; its examples are *urls*, or else the origins.
+    *section*: the page's section about it; *outcome*: by which its table is filtered."""
     examples = list(urls or origins)
     return Finding(
         level,
@@ -109,10 +110,13 @@ def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Fin
     yield from _sitemaps(crawl)
     yield from _of_outcome(crawl, rows, "none", "note", "without an answer")
     if crawl.changes:
-        changed = dict.fromkeys(change["origin"] for change in crawl.changes.values())
-        words = "robots.txt files that changed in the crawl"
-        sentence = f"{words}: {crawl.changes.ever_added:,}."
-        yield _finding("note", sentence, "changes", list(changed))
+        changed = []
+        for change in crawl.changes.values():
+            if change["origin"] not in changed:
+                changed.append(change["origin"])
+        count = crawl.changes.ever_added
+        sentence = f"robots.txt files that changed in the crawl: {count:,}."
+        yield _finding("note", sentence, "changes", changed)
     yield from _dropped(crawl.counts["page_dropped"], "page rules")
     yield from _dropped(crawl.counts["usage_dropped"], "usage preferences")
 
@@ -218,4 +222,5 @@ def _origin_part(url: str) -> str:
 
 def in_words(reasons: Counter[str]) -> str:
     """Return reasons and how often each occurs, the most frequent first: ``2 HTTP 503, 1 timeout``."""
-    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    parts = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
+    return ", ".join(parts)

@@ -217,15 +217,17 @@ class Axis:
         step = self._tick_step()
         for number in range(int(self._span / step) + 1):
             seconds = number * step
+            position = self.x(began + seconds)
             words = f"{seconds:g} s" if step < 60 else duration(seconds)
-            self.ticks.append((self.x(began + seconds), f"+{words}"))
+            self.ticks.append((position, f"+{words}"))
 
     def _tick_step(self) -> float:
         """Return how many seconds are between two ticks."""
         for step in _TICK_STEPS:
             if self._span <= _TICKS * step:
                 return step
-        return _DAY_SECONDS * (1 + self._span // (_DAY_SECONDS * _TICKS))
+        days = 1 + self._span // (_DAY_SECONDS * _TICKS)
+        return _DAY_SECONDS * days
 
     def x(self, at: float) -> float:
         """Return the position of a time, within the axis."""
@@ -478,8 +480,9 @@ class CrawlSum:
     def _note_answer(self, origin: OriginRow, answer: Line, at: float) -> None:
         """Note an *answer* that counts: it ends a period of failures, and lets requests go on."""
         delay = answer.fields.get("crawl_delay")
-        is_delay = isinstance(delay, int | float) and 0 < delay < 10**9
-        origin.delay = delay if is_delay else None
+        origin.delay = None
+        if isinstance(delay, int | float) and 0 < delay < 10**9:
+            origin.delay = delay
         has_size = answer.fields.get("bytes") is not None
         origin.size = answer.number("bytes") if has_size else None
         origin.sitemaps = answer.number("sitemaps")
@@ -499,6 +502,7 @@ class CrawlSum:
         period.reason = origin.reason or origin.cause
         period.requests += origin.waiting
         origin.counts["held"] += origin.waiting
+        # They stay in the other timeline, that of requests that are held or wait.
         self._waiting.change(at, -origin.still_waiting)
         origin.waiting = 0
         origin.still_waiting = 0
@@ -516,7 +520,9 @@ class CrawlSum:
     def _on_change(self, line: Line, at: float) -> None:
         """A robots.txt differs from the one that applied before."""
         change = line.part("change")
-        row: dict[str, Any] = {"origin": line.text("origin"), "at": at}
+        row: dict[str, Any] = {}
+        row["origin"] = line.text("origin")
+        row["at"] = at
         for name in ("added", "removed"):
             row[name] = change.texts(name)
         for name in ("lines_added", "lines_removed", "turned_count"):
@@ -616,7 +622,8 @@ class CrawlSum:
     # Sitemaps, pages, usage
 
     def _on_sitemap(self, line: Line, _: float) -> None:
-        """A sitemap was read to its end, or could not be read."""
+        """A sitemap was read to its end, or could not be read. Its row has the fields of the line, which
+        docs/observing.md explains, and its *problem*, if there was one."""
         sitemap = line.part("sitemap")
         row: dict[str, Any] = {"url": line.text("url")}
         for name in ("found", "by", "kind", "failed"):
@@ -648,12 +655,13 @@ class CrawlSum:
         self.counts["usage_pages"] += 1
         for item in line.part("usage").items("statements"):
             statement = Line(item)
-            text = f"{statement.text('source')}: {statement.text('text')}"
-            text = text[:_REASON_LENGTH]
+            source = statement.text("source")
+            words = statement.text("text")
+            text = f"{source}: {words}"[:_REASON_LENGTH]
             says = statement.part("says")
             for use in list(says.fields)[:_MAX_ITEMS]:
-                # y: permitted; n: not permitted.
-                subject = f"{use[:_REASON_LENGTH]}: {says.text(use, 1)}"
+                permission = says.text(use, 1)  # y: permitted; n: not permitted
+                subject = f"{use[:_REASON_LENGTH]}: {permission}"
                 self._count_statement(self.statements, subject, text, line)
 
     def _count_statement(
@@ -721,7 +729,8 @@ class CrawlSum:
         for row in self.rules.top:
             _, _, pattern = row.rule.partition(":")
             if pattern.strip() in _WHOLE:
-                refused_whole.update(place.origin for place in row.origins)
+                for rule_origin in row.origins:
+                    refused_whole.add(rule_origin.origin)
         closed = []
         for origin in self.origins.top:
             if origin.origin in refused_whole and not origin.counts["allowed"]:
