@@ -360,6 +360,7 @@ class ChangeWatch:
         return {"old_sha256": before.sha256, **change}
 
     def _log_change(self, origin: Origin, change: dict[str, Any]) -> None:
+        """Log a change, as :func:`compare` returned it, with the first verdict that turns."""
         self._context.stats.inc_value("rep/changed")
         message = (
             "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
@@ -375,8 +376,8 @@ class ChangeWatch:
 def compare(
     old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
 ) -> dict[str, Any]:
-    """Return what differs between two robots.txt files: lines, and verdicts on *urls*, for the agents of
-    *chain* (see ``Agents.chain_of()``)."""
+    """Return what differs between two robots.txt files: lines, see :func:`changed_lines`; and *turned*, the
+    verdicts on *urls* that differ for the agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
     old_robots = RobotsTxt.parse(old)
     new_robots = RobotsTxt.parse(new)
     turned = []
@@ -462,15 +463,15 @@ class Rows(OrderedDict[Any, RowT]):
 
     def __init__(
         self,
-        limit: int,
+        kept: int,
         shown: int,
         order: Callable[[RowT], Any],
         on_forget: Callable[[RowT], None] = _just_forget,
     ) -> None:
-        """*shown*: how many of the rows are shown, the first by the key *order*. *on_forget* is called
-        with each row that is forgotten."""
+        """*kept*: how many rows are kept in memory; *shown*: how many of them are shown, the first by the
+        key *order*. *on_forget* is called with each row that is forgotten."""
         super().__init__()
-        self._limit = limit
+        self._kept = kept
         self._shown = shown
         self._order = order
         self._on_forget = on_forget
@@ -487,7 +488,7 @@ class Rows(OrderedDict[Any, RowT]):
         if key in self:
             self.move_to_end(key)
             return self[key]
-        if len(self) >= self._limit:
+        if len(self) >= self._kept:
             # The first one: nothing was added to it for longest.
             _, forgotten = self.popitem(last=False)
             self._on_forget(forgotten)
@@ -562,8 +563,8 @@ class RuleRows(Rows[RuleRow]):
     row."""
 
     def __init__(self, shown: int, origins: int) -> None:
-        """*shown*: how many rules are shown. *origins*: how many origins of each are kept."""
-        super().__init__(_KEPT_RULES, shown, _rule_order)
+        """*shown*: how many rules are shown. *origins*: how many origins of each are kept in memory."""
+        super().__init__(kept=_KEPT_RULES, shown=shown, order=_rule_order)
         self._kept_origins = origins
         self._counted_origins = BoundedSet()
         """Rule, group and origin, so that each origin of a rule counts once."""

@@ -170,7 +170,7 @@ class Recorder(ResolutionListener):
             given["origin"] = None if origin is None else str(origin)
             given["verdict"] = verdict
             fields = fields_of(self._context.clock(), state, decision, given)
-            fields = without_secrets(fields)
+            fields = without_secrets(fields)  # URLs may have passwords in them
             for listener in self._listeners:
                 with self._isolated(listener.part):
                     listener.add(fields)
@@ -333,14 +333,15 @@ class Recorder(ResolutionListener):
 
     def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
         is_unreachable = isinstance(error, RobotsUnreachable)
-        has_asker = self._interactive and error.origin is not None and not self.dry_run
+        # A user of scrapy fetch, say, waits for this page, and robots.txt fails them.
+        user_waits = self._interactive and error.origin is not None and not self.dry_run
         if is_unreachable and direct:
             logger.warning(
                 "Not downloading %(url)s: %(error)s",
                 {"url": request.url, "error": error},
                 extra=self._context.extra,
             )
-        elif is_unreachable and has_asker:
+        elif is_unreachable and user_waits:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
@@ -350,8 +351,9 @@ class Recorder(ResolutionListener):
         else:
             values = {"error": error, "request": request}
             spider = self._context.crawler.spider
-            once_for = (error.origin, is_unreachable)
-            self._refusal_log.log(self._refusal_message, values, spider, once_for)
+            # Further refusals by the same origin for the same reason are at DEBUG level.
+            topic = (error.origin, is_unreachable)
+            self._refusal_log.log(self._refusal_message, values, spider, topic)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -404,7 +406,7 @@ class Recorder(ResolutionListener):
     def _record_allowed(self, state: OriginState) -> None:
         """Record how many requests to an origin have been allowed since the last such record. Called
         when the origin leaves memory (``OriginTable.notify()``), and for all when the crawl ends."""
-        with self._isolated(Counts.part):
+        with self._isolated(Counts.part):  # a bug there stops nothing else
             self._counts.count_origin(state)
         count = state.allowed
         state.allowed = 0

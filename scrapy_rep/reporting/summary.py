@@ -133,7 +133,7 @@ class Counts:
         self.fetches = 0
         self.requests: Counter[str] = Counter()
         """By verdict."""
-        self.rules = RuleRows(_TOP_RULES, 1)
+        self.rules = RuleRows(shown=_TOP_RULES, origins=1)
         self._unanswered: set[Origin] = set()
         """Origins that were asked, without an answer or a failure so far: the fetch was cancelled, or
         the project's settings prevent it."""

@@ -84,9 +84,11 @@ class UnreadableEntry(ValueError):
 
 def squeeze(data: bytes) -> bytes:
     """Return *data*, compressed: what :attr:`Entry.packed` is of a body."""
-    # A negative window size means raw deflate, without header and checksum.
-    window_bits = -12 if len(data) < _SMALL else -15
-    memory_level = 5 if len(data) < _SMALL else 8
+    # A small window and little memory for small data, see _SMALL. A negative number for the window means
+    # raw deflate, without header and checksum.
+    is_small = len(data) < _SMALL
+    window_bits = -12 if is_small else -15
+    memory_level = 5 if is_small else 8
     squeezer = zlib.compressobj(
         6, zlib.DEFLATED, window_bits, memory_level, zdict=_PRESET
     )
@@ -203,6 +205,7 @@ class Entry:
         return self
 
     def _check_values(self) -> None:
+        """Raise :class:`UnreadableEntry` if a field has a value that it can't have."""
         for name, limits in _LIMITS.items():
             limits.check(name, getattr(self, name))
         if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
@@ -315,6 +318,7 @@ class _Limits(NamedTuple):
             raise UnreadableEntry(f"broken: {name} is {problem}")
 
 
+# Limits of most fields, by the text of their annotations in Entry.
 _LIMITS_BY_ANNOTATION = {
     "Outcome": _Limits(Outcome),
     "str": _Limits(str, (0, MAX_TEXT)),
@@ -327,10 +331,12 @@ def _limits_of_fields() -> dict[str, _Limits]:
     """Return the limits of each field in an entry's header, by its name."""
     limits = {}
     for item in fields(Entry):
-        if item.name != "packed":
-            annotation = str(item.type).removesuffix(" | None")
-            ours = _LIMITS_BY_ANNOTATION[annotation]
-            limits[item.name] = ours._replace(optional=item.default is None)
+        if item.name == "packed":
+            continue
+        annotation = str(item.type).removesuffix(" | None")
+        usual = _LIMITS_BY_ANNOTATION[annotation]
+        limits[item.name] = usual._replace(optional=item.default is None)
+    # These have narrower ones.
     limits["status"] = _Limits(int, STATUSES, optional=True)
     limits["wall"] = _Limits(str, (0, _MAX_WALL))
     return limits

@@ -89,6 +89,7 @@ class _PendingClaim(NamedTuple):
     answer: Deferred[Claim]
 
     def is_settled_by(self, entries: dict[str, Entry]) -> bool:
+        """Whether *entries*, by origin, have one that makes a fetch needless."""
         entry = entries.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
@@ -296,6 +297,7 @@ class StorageClient:
         assert crawler.stats is not None
         self._stats = crawler.stats
         self._down = Gauge(crawler.stats, "rep/down/cache")
+        """The stat that is 1 while the storage fails (``Gauge`` in engine/log.py)."""
         self._calls = _Calls(crawler, storage, lease_seconds)
         self.name = type(storage).__name__
         self.shares_turns = type(storage).turn_many is not Storage.turn_many
@@ -305,7 +307,7 @@ class StorageClient:
 
         # What the next calls are about, see _work().
         self._pending_claims: dict[_PendingClaim, None] = {}
-        """Without those whose asker was cancelled."""
+        """Claims that somebody waits for, oldest first; the values mean nothing."""
         self._pending_turns: list[_PendingTurn] = []
         self._pending_values: list[_PendingValue] = []
         self._to_renew: list[str] = []

@@ -40,23 +40,23 @@ _AT_A_TIME = 500
 # have written anything. A value that is longer than allowed, or no string, is returned as an empty one.
 # ARGV: the bytes that a value may have, and those that all may have.
 _READ = """
-local found, room = {}, tonumber(ARGV[2])
-for at, key in ipairs(KEYS) do
+local values, room = {}, tonumber(ARGV[2])
+for number, key in ipairs(KEYS) do
     local length = redis.pcall('STRLEN', key)
-    if type(length) == 'table' then
+    if type(length) == 'table' then  -- an error, with the message in err
         if not string.find(length.err, 'WRONGTYPE') then return length end
         length = math.huge
     end
     if length > tonumber(ARGV[1]) then
-        found[at] = ''
+        values[number] = ''
     elseif length <= room then
-        found[at] = redis.call('GET', key)
+        values[number] = redis.call('GET', key)
         room = room - length
     else
-        found[at] = false
+        values[number] = false
     end
 end
-return found
+return values
 """
 
 # Takes or renews the leases under KEYS, and returns a 1 for each that the owner has now, a 0 for others.
@@ -64,14 +64,14 @@ return found
 # a restored dump) or an impossibly late one, or if its value is of another type.
 _LEASE = """
 local leased = {}
-for at, key in ipairs(KEYS) do
+for number, key in ipairs(KEYS) do
     local owner = redis.pcall('GET', key)
-    local left = redis.call('PTTL', key)
-    if type(owner) == 'string' and owner ~= ARGV[1] and left >= 0 and left <= 10 * ARGV[2] then
-        leased[at] = 0
+    local remaining = redis.call('PTTL', key)
+    if type(owner) == 'string' and owner ~= ARGV[1] and remaining >= 0 and remaining <= 10 * ARGV[2] then
+        leased[number] = 0
     else
         redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
-        leased[at] = 1
+        leased[number] = 1
     end
 end
 return leased
@@ -89,15 +89,15 @@ end
 _TURN = """
 local time = redis.call('TIME')
 local now, waits = time[1] * 1000 + math.floor(time[2] / 1000), {}
-for at, key in ipairs(KEYS) do
-    local delay, wait = tonumber(ARGV[2 * at]), tonumber(ARGV[2 * at + 1])
+for number, key in ipairs(KEYS) do
+    local delay, wait = tonumber(ARGV[2 * number]), tonumber(ARGV[2 * number + 1])
     local value = redis.pcall('GET', key)
-    local earlier = type(value) == 'string' and tonumber(value) or 0
+    local next_moment = type(value) == 'string' and tonumber(value) or 0
     local moment = now + wait
-    if earlier > moment and earlier <= moment + ARGV[1] * delay then moment = earlier end
-    local following = moment + delay
-    redis.call('SET', key, string.format('%.0f', following), 'PX', string.format('%.0f', following - now))
-    waits[at] = moment - now
+    if next_moment > moment and next_moment <= moment + ARGV[1] * delay then moment = next_moment end
+    local after_that = moment + delay
+    redis.call('SET', key, string.format('%.0f', after_that), 'PX', string.format('%.0f', after_that - now))
+    waits[number] = moment - now
 end
 return waits
 """

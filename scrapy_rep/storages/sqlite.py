@@ -44,10 +44,10 @@ _APPLICATION = 0x52455063
 _VERSION = 1
 
 # The table "leases" has other rows as well: files of earlier versions have no tables for these, and if one
-# were added, such files would be set aside.
-# "turn " and an origin: no request of the origin may be sent before the row's "until".
+# were added, such files would be set aside. In the place of the origin, these rows have:
+# "turn " and an origin. No request of the origin may be sent before the row's "until".
 _TURN = "turn "
-# "value " and the name of a value (Storage.load_value()), which is the row's owner.
+# "value " and the name of a value (Storage.load_value()). The row's "owner" is the value.
 _VALUE = "value "
 # The "until" of values, a time that never comes: rows whose time has come are deleted.
 _NEVER = 1e18
@@ -55,6 +55,8 @@ _NEVER = 1e18
 # Seconds to wait for the lock of the file: other processes hold it for milliseconds.
 _LOCK_SECONDS = 5.0
 
+# The header and the packed body of an entry are those of Entry in base.py. A lease says which process
+# ("owner") may fetch the robots.txt of an origin, and until when.
 # Bodies have a table of their own: many origins share one, and an old one is kept for a while so
 # that decisions based on it can be checked.
 _SCHEMA = f"""
@@ -203,7 +205,7 @@ class SqliteStorage(BatchStorage):
         self, origins: Sequence[str], owner: str, seconds: float
     ) -> set[str]:
         now = time.time()
-        # A lease that ends later than that was taken before the clock was set back.
+        # No lease is that long: one that ends even later was taken before the clock was set back.
         latest = now + 10 * seconds
         statements = []
         for origin in origins:

@@ -358,6 +358,7 @@ def _most_frequent_first(row: StatementRow) -> int:
 
 
 def _as_added(_: object) -> int:
+    """Return the same key for all rows: they stay in the order in which they were added."""
     return 0
 
 
@@ -389,23 +390,42 @@ class CrawlSum:
         self.reasons: Counter[str] = Counter()
         """Why some of them were unreachable, see :attr:`OriginRow.cause`."""
         self.origins: Rows[OriginRow] = Rows(
-            _KEPT_ORIGINS, MAX_ORIGINS, attrgetter("order"), self._add_up
+            kept=_KEPT_ORIGINS,
+            shown=MAX_ORIGINS,
+            order=attrgetter("order"),
+            on_forget=self._add_up,
         )
+        """By name."""
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
-        self.rules = RuleRows(MAX_RULES, _KEPT_ORIGINS_OF_A_RULE)
+        self.rules = RuleRows(shown=MAX_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
-            _KEPT_SITEMAPS, MAX_SITEMAPS, _sitemap_order
+            kept=_KEPT_SITEMAPS,
+            shown=MAX_SITEMAPS,
+            order=_sitemap_order,
         )
-        self.periods: Rows[Period] = Rows(_KEPT_PERIODS, MAX_PERIODS, _longest_first)
-        self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, _as_added)
+        self.periods: Rows[Period] = Rows(
+            kept=_KEPT_PERIODS,
+            shown=MAX_PERIODS,
+            order=_longest_first,
+        )
+        """Periods that have ended."""
+        self.changes: Rows[dict[str, Any]] = Rows(
+            kept=MAX_CHANGES,
+            shown=MAX_CHANGES,
+            order=_as_added,
+        )
         """Robots.txt files that changed in the crawl."""
         self.pages: Rows[StatementRow] = Rows(
-            _KEPT_STATEMENTS, MAX_STATEMENTS, _most_frequent_first
+            kept=_KEPT_STATEMENTS,
+            shown=MAX_STATEMENTS,
+            order=_most_frequent_first,
         )
         """What pages say that had something dropped."""
         self.statements: Rows[StatementRow] = Rows(
-            _KEPT_STATEMENTS, MAX_STATEMENTS, _most_frequent_first
+            kept=_KEPT_STATEMENTS,
+            shown=MAX_STATEMENTS,
+            order=_most_frequent_first,
         )
         """What sites and pages say about their use."""
         self.given_up: dict[str, None] = {}
@@ -587,6 +607,7 @@ class CrawlSum:
     def _on_held(self, line: Line, at: float) -> None:
         """A request is held, or waits for a first answer."""
         origin = self._row_of(line)
+        # The reason says so (origins/policy.py).
         waits = line.text("reason") == UNKNOWN_YET
         if line.flag("dry_run"):  # the request went on
             origin.counts["waited" if waits else "held"] += 1
@@ -608,6 +629,7 @@ class CrawlSum:
         verdict = line.text("verdict")
         origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
+        # The record doesn't say which request it is: while any wait, it is taken for one of them.
         if origin.still_waiting:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
@@ -747,6 +769,7 @@ class CrawlSum:
             if origin.held:
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
+                # Nobody waits any more: nothing is known of the origin after the last giving up.
                 self._end_period(origin, "given_up", period.ended)
             else:
                 self._end_period(origin, "open", period.ended)
