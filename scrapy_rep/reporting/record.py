@@ -198,7 +198,10 @@ _KIND_LENGTH = 40
 
 
 def answer_fields(
-    state: OriginState, flight: Flight, delay: float, now: float
+    state: OriginState,
+    flight: Flight,
+    delay: float,
+    now: float,
 ) -> dict[str, Any]:
     """Return the fields of the line about the answer to *flight*: a fetched robots.txt, a failure, or
     an entry from the storage. *delay*: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants
@@ -374,7 +377,11 @@ class ChangeWatch:
 
 
 def compare(
-    old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
+    old: bytes,
+    new: bytes,
+    urls: list[str],
+    chain: tuple[str, ...],
+    obey_global: bool,
 ) -> dict[str, Any]:
     """Return what differs between two robots.txt files: lines, see :func:`changed_lines`; and *turned*, the
     verdicts on *urls* that differ for the agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
@@ -570,7 +577,11 @@ class RuleRows(Rows[RuleRow]):
         """Rule, group and origin, so that each origin of a rule counts once."""
 
     def refuse(
-        self, rule: str, group: str, origin: str, describe: Callable[[], RuleOrigin]
+        self,
+        rule: str,
+        group: str,
+        origin: str,
+        describe: Callable[[], RuleOrigin],
     ) -> None:
         """Count a refusal. *describe* returns a row about *origin*; it is called if the origin is among
         the first that have the rule."""
@@ -587,7 +598,10 @@ class RuleRows(Rows[RuleRow]):
 
 
 def held_fields(
-    origin: str, requests: int, seconds: float, entry: Entry | None
+    origin: str,
+    requests: int,
+    seconds: float,
+    entry: Entry | None,
 ) -> dict[str, Any]:
     """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
     origin.

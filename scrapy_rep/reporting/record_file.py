@@ -43,7 +43,12 @@ class Feed:
     URI without a password."""
 
     def __init__(
-        self, context: CrawlContext, setting: str, uri: str, *, overwrite: bool
+        self,
+        context: CrawlContext,
+        setting: str,
+        uri: str,
+        *,
+        overwrite: bool,
     ) -> None:
         """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
         ``SettingsError`` if no storage can write to *uri*."""
@@ -76,7 +81,10 @@ class Feed:
             raise NotConfigured(f"no feed storage writes to {scheme}:")
         options = {"overwrite": overwrite} if scheme in _SCHEMES_WITH_CHOICE else None
         return build_from_crawler(
-            load_object(path), crawler, self._uri, feed_options=options
+            load_object(path),
+            crawler,
+            self._uri,
+            feed_options=options,
         )
 
     def __str__(self) -> str:

@@ -117,7 +117,8 @@ class Recorder(ResolutionListener):
         self._misconfigured: set[str] = set()
         """Errors of the project's configuration that were logged."""
         self._failure_log = Limiter(
-            logger, "failures to fetch the robots.txt of an origin"
+            logger,
+            "failures to fetch the robots.txt of an origin",
         )
         self._walled_origins = BoundedSet()
         """Names of origins for which a bot wall answered, so that each counts once."""
@@ -138,7 +139,8 @@ class Recorder(ResolutionListener):
             scrapy_signals.response_received,
         )
         self._passing_listener = Listener(
-            context.crawler, dict.fromkeys(passing_signals, self._note_passing)
+            context.crawler,
+            dict.fromkeys(passing_signals, self._note_passing),
         )
         self._passing_listener.listen(not self.dry_run)
         self._waiting_urls = waiting_urls
@@ -194,7 +196,10 @@ class Recorder(ResolutionListener):
         if flight.before is None:
             return
         change = await self._changes.find_change(
-            state, flight.before, flight.request, self._waiting_urls
+            state,
+            flight.before,
+            flight.request,
+            self._waiting_urls,
         )
         if change is not None:
             url = state.robots_url
@@ -326,7 +331,11 @@ class Recorder(ResolutionListener):
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
             self.record(
-                request, error.origin, "unreachable", state, reason=error.reason
+                request,
+                error.origin,
+                "unreachable",
+                state,
+                reason=error.reason,
             )
         else:
             self.record(request, error.origin, "disallowed", state, error.decision)
@@ -371,7 +380,10 @@ class Recorder(ResolutionListener):
         self.record(request, origin, "held", reason=reason)
 
     def _record_release(
-        self, request: Request, origin: Origin, held_for: float
+        self,
+        request: Request,
+        origin: Origin,
+        held_for: float,
     ) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
 
@@ -385,7 +397,11 @@ class Recorder(ResolutionListener):
     ) -> None:
         self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
         self.record(
-            request, origin, "given_up", reason=reason, held_for=round(held_for, 3)
+            request,
+            origin,
+            "given_up",
+            reason=reason,
+            held_for=round(held_for, 3),
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
@@ -520,7 +536,9 @@ class Signals(ResolutionListener):
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(
-        self, context: CrawlContext, announce: Callable[[OriginState], Awaitable[None]]
+        self,
+        context: CrawlContext,
+        announce: Callable[[OriginState], Awaitable[None]],
     ) -> None:
         """*announce* is given the state of an origin whose robots.txt lists sitemaps."""
         self._context = context
@@ -560,7 +578,10 @@ class ChoiceListener(ResolutionListener):
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(
-        self, context: CrawlContext, cache: RobotsCache, choices: Choices
+        self,
+        context: CrawlContext,
+        cache: RobotsCache,
+        choices: Choices,
     ) -> None:
         self._context = context
         self._cache = cache
@@ -577,7 +598,9 @@ class ChoiceListener(ResolutionListener):
         """Log which settings go beyond the protocol, and what is wrong with ``REP_OVERRIDES``."""
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info(
-            "Beyond the protocol: %(settings)s", values, extra=self._context.extra
+            "Beyond the protocol: %(settings)s",
+            values,
+            extra=self._context.extra,
         )
         for host, override in self._choices.overrides.items():
             if override.ends_at <= self._context.clock():

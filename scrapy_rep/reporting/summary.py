@@ -28,7 +28,10 @@ logger = get_logger(__name__)
 _INDENT = "    "
 # Lines are short: Scrapy's log has a date and more before the first of them.
 _WRAPPER = TextWrapper(
-    80, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    80,
+    subsequent_indent=_INDENT,
+    break_long_words=False,
+    break_on_hyphens=False,
 )
 # Rules in the summary: the report has more of them.
 _TOP_RULES = 5
@@ -50,7 +53,8 @@ _REQUESTS = {
     "allowed": _Figure("allowed", "allowed"),
     "forbidden": _Figure("disallowed", "forbidden"),
     "passed": _Figure(
-        "rep/unreachable/allowed", "allowed though robots.txt was unreachable"
+        "rep/unreachable/allowed",
+        "allowed though robots.txt was unreachable",
     ),
     "overruled": _Figure("rep/overruled", "allowed by overrules() though forbidden"),
     "dropped": _Figure("unreachable", "dropped (robots.txt unreachable)"),

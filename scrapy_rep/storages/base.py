@@ -90,7 +90,11 @@ def squeeze(data: bytes) -> bytes:
     window_bits = -12 if is_small else -15
     memory_level = 5 if is_small else 8
     squeezer = zlib.compressobj(
-        6, zlib.DEFLATED, window_bits, memory_level, zdict=_PRESET
+        6,
+        zlib.DEFLATED,
+        window_bits,
+        memory_level,
+        zdict=_PRESET,
     )
     return squeezer.compress(data) + squeezer.flush()
 
@@ -436,7 +440,10 @@ class Storage:
         """End the lease of *origin*, if *owner* has it."""
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
         """Return which of *origins* are leased to *owner* now, see :meth:`lease`."""
         leased = set()

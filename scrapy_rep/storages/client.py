@@ -117,7 +117,10 @@ class _Calls:
     is skipped for a while: as if the storage were empty, and every lease free."""
 
     def __init__(
-        self, crawler: Crawler, storage: Storage, lease_seconds: float
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        lease_seconds: float,
     ) -> None:
         self._crawler = crawler
         self.storage = storage
@@ -267,7 +270,9 @@ class _Calls:
         return ""
 
     def replace_value(
-        self, name: str, successor: Callable[[str | None], str | None]
+        self,
+        name: str,
+        successor: Callable[[str | None], str | None],
     ) -> None:
         """Store what *successor* makes of the value; None: leave it as it is."""
 
@@ -291,7 +296,10 @@ class StorageClient:
     Closes the storage with the spider."""
 
     def __init__(
-        self, crawler: Crawler, storage: Storage, lease_seconds: float
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        lease_seconds: float,
     ) -> None:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None

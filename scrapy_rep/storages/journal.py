@@ -30,7 +30,10 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
     """Open *path* (None: a temporary file), for use in any thread. The connection waits *seconds* for a
     lock."""
     db = sqlite3.connect(
-        path or "", timeout=seconds, isolation_level=None, check_same_thread=False
+        path or "",
+        timeout=seconds,
+        isolation_level=None,
+        check_same_thread=False,
     )
     db.text_factory = _decode
     return db
@@ -90,7 +93,9 @@ def is_damaged(error: Exception) -> bool:
 
 
 def opened(
-    path: Path | None, seconds: float, set_up: Callable[[sqlite3.Connection], T]
+    path: Path | None,
+    seconds: float,
+    set_up: Callable[[sqlite3.Connection], T],
 ) -> tuple[sqlite3.Connection, T]:
     """Open *path*, see :func:`connect`, and call *set_up* with the connection, which is closed if that
     fails. Return the connection, and what *set_up* returned."""
@@ -222,7 +227,9 @@ class Journal:
         return recovered
 
     def _set_up(
-        self, recover: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
+        self,
+        recover: Callable[[sqlite3.Connection], T],
+        db: sqlite3.Connection,
     ) -> T:
         # The event loop writes: nothing waits for the disk.
         journal_mode = "WAL" if self.path else "MEMORY"

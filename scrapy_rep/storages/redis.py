@@ -40,7 +40,8 @@ _AT_A_TIME = 500
 # have written anything. A value that is longer than allowed, or no string, is returned as an empty one.
 # ARGV: the bytes that a value may have, and those that all may have.
 _READ = """
-local values, room = {}, tonumber(ARGV[2])
+local values = {}
+local room = tonumber(ARGV[2])
 for number, key in ipairs(KEYS) do
     local length = redis.pcall('STRLEN', key)
     if type(length) == 'table' then  -- an error, with the message in err
@@ -67,7 +68,8 @@ local leased = {}
 for number, key in ipairs(KEYS) do
     local owner = redis.pcall('GET', key)
     local remaining = redis.call('PTTL', key)
-    if type(owner) == 'string' and owner ~= ARGV[1] and remaining >= 0 and remaining <= 10 * ARGV[2] then
+    local is_sound = type(owner) == 'string' and remaining >= 0 and remaining <= 10 * ARGV[2]
+    if is_sound and owner ~= ARGV[1] then
         leased[number] = 0
     else
         redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
@@ -88,16 +90,20 @@ end
 # delay and own wait of each turn. The value of a key is when the next request may be sent; then it expires.
 _TURN = """
 local time = redis.call('TIME')
-local now, waits = time[1] * 1000 + math.floor(time[2] / 1000), {}
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local waits = {}
 for number, key in ipairs(KEYS) do
-    local delay, wait = tonumber(ARGV[2 * number]), tonumber(ARGV[2 * number + 1])
+    local delay = tonumber(ARGV[2 * number])
+    local wait = tonumber(ARGV[2 * number + 1])
     local value = redis.pcall('GET', key)
     local next_moment = type(value) == 'string' and tonumber(value) or 0
     local moment = now + wait
-    if next_moment > moment and next_moment <= moment + ARGV[1] * delay then moment = next_moment end
-    local after_that = moment + delay
-    redis.call('SET', key, string.format('%.0f', after_that), 'PX', string.format('%.0f', after_that - now))
+    local latest = moment + ARGV[1] * delay
+    if next_moment > moment and next_moment <= latest then moment = next_moment end
     waits[number] = moment - now
+    next_moment = string.format('%.0f', moment + delay)
+    local lifetime = string.format('%.0f', moment + delay - now)
+    redis.call('SET', key, next_moment, 'PX', lifetime)
 end
 return waits
 """
@@ -182,7 +188,8 @@ class RedisStorage(BatchStorage):
         return entries
 
     def _entries(
-        self, keys: Sequence[str | bytes]
+        self,
+        keys: Sequence[str | bytes],
     ) -> list[Entry | UnreadableEntry | None]:
         """Return what is stored under each of *keys*, with the bodies that are still there."""
         entries: list[Entry | UnreadableEntry | None] = []
@@ -244,7 +251,10 @@ class RedisStorage(BatchStorage):
         return unsqueeze(packed) if packed else None
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
         milliseconds = max(1, int(seconds * 1000))
         lease = self._client.register_script(_LEASE)

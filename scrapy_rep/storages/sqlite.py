@@ -202,7 +202,10 @@ class SqliteStorage(BatchStorage):
         return None if packed is None else unsqueeze(packed)
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
         now = time.time()
         # No lease is that long: one that ends even later was taken before the clock was set back.

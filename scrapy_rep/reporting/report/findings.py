@@ -86,7 +86,8 @@ def findings_of(crawl: CrawlSum) -> list[Finding]:
 
 
 def _about_all_origins_of(
-    finding: Finding, earlier: Sequence[Finding]
+    finding: Finding,
+    earlier: Sequence[Finding],
 ) -> Finding | None:
     """Return the first of the *earlier* findings that is about each origin of *finding*, if they are known."""
     if not finding.origins:
@@ -129,7 +130,11 @@ def _dropped(count: int, reason: str) -> Iterator[Finding]:
 
 
 def _of_outcome(
-    crawl: CrawlSum, rows: Sequence[OriginRow], outcome: str, level: str, words: str
+    crawl: CrawlSum,
+    rows: Sequence[OriginRow],
+    outcome: str,
+    level: str,
+    words: str,
 ) -> Iterator[Finding]:
     """Yield what is said, in *words*, of origins whose last answer had this *outcome*."""
     count = crawl.outcomes[outcome]
@@ -159,7 +164,9 @@ def _unreachable(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding
 
 
 def _start_requests(
-    crawl: CrawlSum, rows: Sequence[OriginRow], closed: Collection[str]
+    crawl: CrawlSum,
+    rows: Sequence[OriginRow],
+    closed: Collection[str],
 ) -> Iterator[Finding]:
     """Yield what is said of start requests that were refused. *closed*: origins that a rule closes."""
     starts = crawl.finished.part("start_requests")

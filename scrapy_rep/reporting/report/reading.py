@@ -687,7 +687,11 @@ class CrawlSum:
                 self._count_statement(self.statements, subject, text, line)
 
     def _count_statement(
-        self, rows: Rows[StatementRow], subject: str, text: str, line: Line
+        self,
+        rows: Rows[StatementRow],
+        subject: str,
+        text: str,
+        line: Line,
     ) -> StatementRow:
         """Count a statement that the page of *line* makes, and return its row in *rows*."""
 
