@@ -1,5 +1,6 @@
-"""Lines of the record: JSON about decisions, answers, changes and sitemaps (docs/observing.md explains
-the fields); and rows that count such lines in bounded memory, for the log's summary and the report."""
+"""Lines of the record: JSON about decisions, answers, changes and sitemaps
+(docs/observing.md explains the fields); and rows that count such lines in bounded
+memory, for the log's summary and the report."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ logger = get_logger(__name__)
 _MS = "milliseconds"
 
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
-"""How the reason begins for which a request passes though its robots.txt is unreachable."""
+"""How the reason begins for which a request passes though its robots.txt is
+unreachable."""
 
 OVERRULED = "RepMiddleware.overrules()"
 """The reason for which a request passes though rules forbid it."""
@@ -58,7 +60,8 @@ _FIELDS = (
     "reason",
     "dry_run",
 )
-# Why something other than a current robots.txt decides, by the status of the origin (origins/status.py).
+# Why something other than a current robots.txt decides, by the status of the origin
+# (origins/status.py).
 _REASONS: dict[type[Status], str] = {
     Stale: "an older copy is applied",
     Unrestricted: "unreachable for longer than REP_UNREACHABLE_LIMIT",
@@ -73,9 +76,10 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return all fields of a line, in order.
 
-    *at*: seconds since the epoch. *state*: what is known of the origin, and *decision*: the rule that
-    decided; None if the line isn't about them. *given* has further fields; they go before those made
-    of these two, but a *reason* that is empty doesn't.
+    *at*: seconds since the epoch. *state*: what is known of the origin, and *decision*:
+    the rule that decided; None if the line isn't about them. *given* has further
+    fields; they go before those made of these two, but a *reason* that is empty
+    doesn't.
     """
     fields: dict[str, Any] = dict.fromkeys(_FIELDS)
     fields["time"] = iso(at, _MS)
@@ -100,11 +104,12 @@ def fields_of(
 
 
 def _reason_of(state: OriginState) -> str | None:
-    """Return why something other than a current robots.txt decides about an origin's requests; None if
-    that isn't so."""
+    """Return why something other than a current robots.txt decides about an origin's
+    requests; None if that isn't so."""
     status = state.status.counts_as
     why = _REASONS.get(type(status))
-    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't the limit that does.
+    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't the limit
+    # that does.
     if status.setting and isinstance(status, Unrestricted):
         why = "unreachable"
     failure = state.entry.error if why else ""
@@ -137,16 +142,17 @@ ANSWERS = {
     "unreachable": "unreachable",
     "none": "without an answer",
 }
-"""How the summary and the report count origins: what each outcome amounts to, in words. The record
-calls "denied" and "closed" missing, too: see :func:`detailed`."""
+"""How the summary and the report count origins: what each outcome amounts to, in words.
+The record calls "denied" and "closed" missing, too: see :func:`detailed`."""
 
 # Statuses that say that there is no file. A 5xx page that says so counts as 404.
 _GONE = frozenset({404, 410})
 
 
 def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
-    """Return the key in :data:`ANSWERS` of an answer on record, given its *outcome* there and its HTTP
-    *status*. *forbids*: a setting makes the answer forbid everything."""
+    """Return the key in :data:`ANSWERS` of an answer on record, given its *outcome*
+    there and its HTTP *status*. *forbids*: a setting makes the answer forbid
+    everything."""
     if forbids:
         return "closed"
     if outcome != "missing" or status is None or status in _GONE:
@@ -155,13 +161,13 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
     return "denied" if 400 <= status < 500 else outcome
 
 
-# Bytes at the start of a body that are searched for signs of HTML, bot walls and rules: searching all
-# 500 KB would hold the event loop.
+# Bytes at the start of a body that are searched for signs of HTML, bot walls and rules:
+# searching all 500 KB would hold the event loop.
 _SEARCHED = 20_000
 # A line that says something, not only a comment.
 _SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# What pages of bot walls have in them, in lower case: those of Cloudflare, Imperva, DataDome,
-# PerimeterX, AWS and Akamai, and captchas of all kinds.
+# What pages of bot walls have in them, in lower case: those of Cloudflare, Imperva,
+# DataDome, PerimeterX, AWS and Akamai, and captchas of all kinds.
 _WALL_WORDS = (
     b"challenge-platform",
     b"cf-chl",
@@ -179,7 +185,8 @@ _WALL_WORDS = (
     b"verify you are",
 )
 _BOT_WALL = "bot wall"
-# What the reason of a failure has in it if a bot wall answered for an unreachable origin.
+# What the reason of a failure has in it if a bot wall answered for an unreachable
+# origin.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
 # Kinds of failures, by the class of the exception, with which a reason begins.
 _KINDS = {
@@ -203,9 +210,9 @@ def answer_fields(
     delay: float,
     now: float,
 ) -> dict[str, Any]:
-    """Return the fields of the line about the answer to *flight*: a fetched robots.txt, a failure, or
-    an entry from the storage. *delay*: seconds between requests, as far as ``REP_CRAWL_DELAY`` grants
-    it."""
+    """Return the fields of the line about the answer to *flight*: a fetched robots.txt,
+    a failure, or an entry from the storage. *delay*: seconds between requests, as far
+    as ``REP_CRAWL_DELAY`` grants it."""
     entry = state.entry
     answer = flight.answer
     outcome, body = outcome_of_answer(entry, answer)
@@ -248,8 +255,8 @@ def answer_fields(
 
 
 def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
-    """Return one of :data:`OUTCOMES`, and the file, if there is one. *answer*: what was fetched; None if
-    *entry* comes from the storage."""
+    """Return one of :data:`OUTCOMES`, and the file, if there is one. *answer*: what was
+    fetched; None if *entry* comes from the storage."""
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
@@ -278,15 +285,17 @@ def _has_wall_words(page: bytes) -> bool:
 
 
 def is_of_wall(outcome: str, entry: Entry) -> bool:
-    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`, of that answer."""
+    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`,
+    of that answer."""
     if outcome == "unreachable":
         return kind_of(entry.error) == _BOT_WALL
     return outcome == "challenge"
 
 
 def kind_of(reason: str | None) -> str:
-    """Return why a robots.txt is unreachable, in a word or two. *reason*: ``Entry.error``, which is
-    ``HTTP 503`` and more words, or the class of an exception, a colon and its message."""
+    """Return why a robots.txt is unreachable, in a word or two. *reason*:
+    ``Entry.error``, which is ``HTTP 503`` and more words, or the class of an exception,
+    a colon and its message."""
     reason = reason or "other"
     name = reason.partition(":")[0]
     if name.startswith("HTTP "):
@@ -302,10 +311,11 @@ def kind_of(reason: str | None) -> str:
     return name[:_KIND_LENGTH]
 
 
-# Refused URLs that are remembered, the latest of all origins: when a robots.txt changes, its new
-# rules are tried on some of them.
+# Refused URLs that are remembered, the latest of all origins: when a robots.txt
+# changes, its new rules are tried on some of them.
 _REMEMBERED_URLS = 1000
-# Refused URLs of one origin that are tried, and verdicts that a line about a change has.
+# Refused URLs of one origin that are tried, and verdicts that a line about a change
+# has.
 _COMPARED_URLS = 20
 MAX_LINES = 50
 """Lines added, and lines removed, that a line about a change has."""
@@ -314,7 +324,8 @@ _LINE_LENGTH = 300
 
 
 class ChangeWatch:
-    """Finds out what a new robots.txt changes: its lines, and verdicts on URLs that matter to the crawl."""
+    """Finds out what a new robots.txt changes: its lines, and verdicts on URLs that
+    matter to the crawl."""
 
     def __init__(self, context: CrawlContext, agents: Agents) -> None:
         self._context = context
@@ -335,8 +346,9 @@ class ChangeWatch:
     ) -> dict[str, Any] | None:
         """Return what has changed since *before*, and log it; None if nothing has.
 
-        *request* was the first to ask for the new robots.txt; verdicts are those for its agent.
-        *waiting* returns URLs that wait for an origin's answer, some from disk.
+        *request* was the first to ask for the new robots.txt; verdicts are those for
+        its agent. *waiting* returns URLs that wait for an origin's answer, some from
+        disk.
         """
         now = state.entry
         if before.fetched_at is None or now.unreachable_since is not None:
@@ -363,7 +375,8 @@ class ChangeWatch:
         return {"old_sha256": before.sha256, **change}
 
     def _log_change(self, origin: Origin, change: dict[str, Any]) -> None:
-        """Log a change, as :func:`compare` returned it, with the first verdict that turns."""
+        """Log a change, as :func:`compare` returned it, with the first verdict that
+        turns."""
         self._context.stats.inc_value("rep/changed")
         message = (
             "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
@@ -383,8 +396,9 @@ def compare(
     chain: tuple[str, ...],
     obey_global: bool,
 ) -> dict[str, Any]:
-    """Return what differs between two robots.txt files: lines, see :func:`changed_lines`; and *turned*, the
-    verdicts on *urls* that differ for the agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
+    """Return what differs between two robots.txt files: lines, see
+    :func:`changed_lines`; and *turned*, the verdicts on *urls* that differ for the
+    agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
     old_robots = RobotsTxt.parse(old)
     new_robots = RobotsTxt.parse(new)
     turned = []
@@ -393,7 +407,13 @@ def compare(
         was = _verdict(old_robots.decide(address, chain, obey_global=obey_global))
         now = _verdict(new_robots.decide(address, chain, obey_global=obey_global))
         if was != now:
-            turned.append({"url": url, "was": was, "now": now})
+            turned.append(
+                {
+                    "url": url,
+                    "was": was,
+                    "now": now,
+                }
+            )
     return {
         **changed_lines(old, new),
         "turned": turned[:_COMPARED_URLS],
@@ -406,7 +426,8 @@ def _verdict(decision: Decision) -> str:
 
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
-    """Return the lines that only one of two files has, in the order in which they first appear."""
+    """Return the lines that only one of two files has, in the order in which they first
+    appear."""
     before = _lines(old)
     after = _lines(new)
     added = list((after - before).elements())
@@ -428,15 +449,17 @@ def _lines(body: bytes) -> Counter[str]:
 
 
 _DIGITS = re.compile(r"[0-9]+")
-# Numbers in names are filled up to so many digits, with zeros: then text sorts as numbers do.
+# Numbers in names are filled up to so many digits, with zeros: then text sorts as
+# numbers do.
 _DIGITS_TO_SORT = 8
 
 
 def by_domain(origin: str) -> str:
-    """Return a key that sorts origins by their domains, then by the numbers in their names.
+    """Return a key that sorts origins by their domains, then by the numbers in their
+    names.
 
-    127.0.0.11 comes before 127.0.0.100, and all of a.example's hosts before b.example's. `page.js` in
-    report/ sorts alike.
+    127.0.0.11 comes before 127.0.0.100, and all of a.example's hosts before
+    b.example's. `page.js` in report/ sorts alike.
     """
     scheme, _, place = origin.partition("://")
     host, _, port = place.rpartition(":")
@@ -466,7 +489,8 @@ def _just_forget(_: object) -> None:
 
 
 class Rows(OrderedDict[Any, RowT]):
-    """Rows by key. Beyond a limit, those to which nothing was added for longest are forgotten."""
+    """Rows by key. Beyond a limit, those to which nothing was added for longest are
+    forgotten."""
 
     def __init__(
         self,
@@ -475,20 +499,23 @@ class Rows(OrderedDict[Any, RowT]):
         order: Callable[[RowT], Any],
         on_forget: Callable[[RowT], None] = _just_forget,
     ) -> None:
-        """*kept*: how many rows are kept in memory; *shown*: how many of them are shown, the first by the
-        key *order*. *on_forget* is called with each row that is forgotten."""
+        """*kept*: how many rows are kept in memory; *shown*: how many of them are
+        shown, the first by the key *order*. *on_forget* is called with each row that is
+        forgotten."""
         super().__init__()
         self._kept = kept
         self._shown = shown
         self._order = order
         self._on_forget = on_forget
         self.ever_added = 0
-        """How many rows there ever were. One that was forgotten, and is added again, counts twice."""
+        """How many rows there ever were. One that was forgotten, and is added again,
+        counts twice."""
 
     @property
     def top(self) -> list[RowT]:
         """The rows that are shown."""
-        return sorted(self.values(), key=self._order)[: self._shown]
+        rows = sorted(self.values(), key=self._order)
+        return rows[: self._shown]
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
@@ -566,11 +593,12 @@ def _rule_order(row: RuleRow) -> tuple[int, str, str]:
 
 
 class RuleRows(Rows[RuleRow]):
-    """Rules that refused requests, those that refused most first. The same rule of many origins is one
-    row."""
+    """Rules that refused requests, those that refused most first. The same rule of many
+    origins is one row."""
 
     def __init__(self, shown: int, origins: int) -> None:
-        """*shown*: how many rules are shown. *origins*: how many origins of each are kept in memory."""
+        """*shown*: how many rules are shown. *origins*: how many origins of each are
+        kept in memory."""
         super().__init__(kept=_KEPT_RULES, shown=shown, order=_rule_order)
         self._kept_origins = origins
         self._counted_origins = BoundedSet()
@@ -583,8 +611,8 @@ class RuleRows(Rows[RuleRow]):
         origin: str,
         describe: Callable[[], RuleOrigin],
     ) -> None:
-        """Count a refusal. *describe* returns a row about *origin*; it is called if the origin is among
-        the first that have the rule."""
+        """Count a refusal. *describe* returns a row about *origin*; it is called if the
+        origin is among the first that have the rule."""
         row = self.row((rule, group), lambda: RuleRow(rule, group))
         row.times += 1
         rule_origin = row.first_origins.get(origin)
@@ -603,11 +631,11 @@ def held_fields(
     seconds: float,
     entry: Entry | None,
 ) -> dict[str, Any]:
-    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
-    origin.
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report
+    about an origin.
 
-    *requests*: how many are held. *seconds*: for which the first of them has been held. *entry*: what is
-    known of the origin's robots.txt.
+    *requests*: how many are held. *seconds*: for which the first of them has been held.
+    *entry*: what is known of the origin's robots.txt.
     """
     fields: dict[str, Any] = {
         "origin": origin,

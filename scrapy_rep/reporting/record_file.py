@@ -1,9 +1,10 @@
-"""The file of the record (``REP_DECISIONS``): lines of JSON; and how this file and the report are written,
-through Scrapy's feed storages: to a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a
-project has in ``FEED_STORAGES``.
+"""The file of the record (``REP_DECISIONS``): lines of JSON; and how this file and the
+report are written, through Scrapy's feed storages: to a path, ``file:``, ``stdout:``,
+``ftp:``, ``s3:`` or whatever else a project has in ``FEED_STORAGES``.
 
-Lines of the record are written together, once a second: a kill loses that second, but leaves no
-half-written line. If they can't be written, because the disk is full, say, they wait in memory.
+Lines of the record are written together, once a second: a kill loses that second, but
+leaves no half-written line. If they can't be written, because the disk is full, say,
+they wait in memory.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from scrapy_rep.text import counted, json_line, text_of, without_password
 
 logger = get_logger(__name__)
 
-# Schemes whose storages let us choose between overwriting and appending. Those of others log a warning
-# if they are given that choice.
+# Schemes whose storages let us choose between overwriting and appending. Those of
+# others log a warning if they are given that choice.
 _SCHEMES_WITH_CHOICE = ("", "file", "ftp", "ftps")
 # The scheme of a URI. One letter is a drive of Windows.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-# In settings with a URI, as in Scrapy's FEEDS: %(time)s, or an attribute of the spider, %(name)s.
+# In settings with a URI, as in Scrapy's FEEDS: %(time)s, or an attribute of the spider,
+# %(name)s.
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 class Feed:
-    """One file, written in the course of a crawl. Its storage opens it, and takes it back when it
-    is complete. A path is opened in place, so what is written is there at once. ``str()`` is its
-    URI without a password."""
+    """One file, written in the course of a crawl. Its storage opens it, and takes it
+    back when it is complete. A path is opened in place, so what is written is there at
+    once. ``str()`` is its URI without a password."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class Feed:
         *,
         overwrite: bool,
     ) -> None:
-        """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
-        ``SettingsError`` if no storage can write to *uri*."""
+        """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not
+        appended to. ``SettingsError`` if no storage can write to *uri*."""
         self._context = context
         self._setting = setting
         try:
@@ -98,17 +100,20 @@ class Feed:
         return str(getattr(self._context.spider, placeholder[1]))
 
     def open(self) -> IO[bytes]:
-        """Return a file to write to. Raises whatever the storage raises, mostly an OSError."""
+        """Return a file to write to. Raises whatever the storage raises, mostly an
+        OSError."""
         file: IO[bytes] = self._storage.open(self._context.spider)
         return file
 
     async def store(self, file: IO[bytes], message: str) -> None:
-        """Hand the finished *file* to its storage, and log *message*. Raises whatever that raises."""
+        """Hand the finished *file* to its storage, and log *message*. Raises whatever
+        that raises."""
         await ensure_awaitable(self._storage.store(file))
         logger.info(message, {"uri": self}, extra=self._context.extra)
 
     def log_error(self, message: str, error: Exception | None = None) -> None:
-        """Log *message*, which may have ``%(uri)s`` and ``%(error)s`` in it, after the setting's name."""
+        """Log *message*, which may have ``%(uri)s`` and ``%(error)s`` in it, after the
+        setting's name."""
         values = {"uri": self, "error": ""}
         if error is not None:
             values["error"] = text_of(error)
@@ -117,8 +122,9 @@ class Feed:
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:
-    """Append *lines* to *file*, and remove from *lines* what was written. If the disk gets full, raise
-    ``OSError``; then only complete lines are in the file, and removed."""
+    """Append *lines* to *file*, and remove from *lines* what was written. If the disk
+    gets full, raise ``OSError``; then only complete lines are in the file, and
+    removed."""
     written = 0
     try:
         while written < len(lines):
@@ -137,11 +143,12 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         del lines[:written]
 
 
-# Lines are written when the first of them has waited so long, or when they are so many bytes: writing
-# each by itself would take longer than all else about a decision.
+# Lines are written when the first of them has waited so long, or when they are so many
+# bytes: writing each by itself would take longer than all else about a decision.
 _WRITE_SECONDS = 1.0
 _WRITE_BYTES = 65536
-# Bytes of lines that wait in memory while they can't be written. Further lines are lost, and counted.
+# Bytes of lines that wait in memory while they can't be written. Further lines are
+# lost, and counted.
 _MAX_WAITING_BYTES = 1 << 20
 
 
@@ -216,9 +223,9 @@ class RecordFile:
 
 def _write_out(file: IO[bytes], lines: bytearray) -> None:
     """Write *lines* to *file*, and remove from *lines* what was written."""
-    # What file.write() has no room for, it would keep in its buffer and write later, half a line perhaps.
-    # So files on a disk are written without the buffer; but standard output, to which other code
-    # writes as well, is not.
+    # What file.write() has no room for, it would keep in its buffer and write later,
+    # half a line perhaps. So files on a disk are written without the buffer; but
+    # standard output, to which other code writes as well, is not.
     raw = getattr(file, "raw", None)
     is_stdout = file is getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:

@@ -1,8 +1,9 @@
-"""Reports what happens: in the log, in Scrapy's signals, in counts for the log's summary (`summary.py`), and
-in lines (`record.py`) for the file of the record (`record_file.py`) and for the report (`report/`).
+"""Reports what happens: in the log, in Scrapy's signals, in counts for the log's
+summary (`summary.py`), and in lines (`record.py`) for the file of the record
+(`record_file.py`) and for the report (`report/`).
 
-Requests that are simply allowed are only counted, in ``OriginState.allowed``: most requests are, and they
-must cost nothing.
+Requests that are simply allowed are only counted, in ``OriginState.allowed``: most
+requests are, and they must cost nothing.
 """
 
 from __future__ import annotations
@@ -67,19 +68,21 @@ logger = get_logger(__name__)
 
 Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 
-# Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't have it.
+# Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't
+# have it.
 _PARSED = getattr(scrapy_signals, "robots_parsed", None)
 # Different errors of the project's configuration that are logged, once each.
 _MAX_MISCONFIGURED = 1000
 # The meta key of start requests, which Scrapy's StartSpiderMiddleware sets.
 _START_KEY = "is_start_request"
-# Names of settings in the words about a choice (``Status.setting`` in origins/status.py).
+# Names of settings in the words about a choice (``Status.setting`` in
+# origins/status.py).
 _SETTING = re.compile(r"REP_([A-Z_]+)")
 
 
 class Recorder(ResolutionListener):
-    """Logs, counts and records each answer, and each decision other than a plain allow. Called by
-    the middleware, and by whatever else lets a request pass or drops it."""
+    """Logs, counts and records each answer, and each decision other than a plain allow.
+    Called by the middleware, and by whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
@@ -96,7 +99,8 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # Kept for refusals, of which there may be millions: Scrapy's collectors take long to look it up.
+        # Kept for refusals, of which there may be millions: Scrapy's collectors take
+        # long to look it up.
         self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
@@ -129,11 +133,16 @@ class Recorder(ResolutionListener):
             self._refusal_message = f"Dry run, not dropped: {self._refusal_message}"
         self._hold_log = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
-        """The field ``start_requests`` of the record's last line: how many start requests were refused,
-        and how many of these because robots.txt was unreachable; whether any start request got through
-        (``passed``). Once one was refused, also the first one's ``url``, ``why`` it was refused, and the
-        ``command`` that explains it."""
+        self._starts: dict[str, Any] = {
+            "refused": 0,
+            "unreachable": 0,
+            "passed": False,
+        }
+        """The field ``start_requests`` of the record's last line: how many start
+        requests were refused, and how many of these because robots.txt was unreachable;
+        whether any start request got through (``passed``). Once one was refused, also
+        the first one's ``url``, ``why`` it was refused, and the ``command`` that
+        explains it."""
         passing_signals = (
             scrapy_signals.request_reached_downloader,
             scrapy_signals.response_received,
@@ -164,7 +173,8 @@ class Recorder(ResolutionListener):
         decision: Decision | None = None,
         **given: Any,
     ) -> None:
-        """Put a line on record, if there is a file or a report. *given*: fields of any JSON type."""
+        """Put a line on record, if there is a file or a report. *given*: fields of any
+        JSON type."""
         if not self._listeners:
             return
         with self._isolated(self.part):
@@ -180,8 +190,8 @@ class Recorder(ResolutionListener):
     # Answers
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Report the answer to *flight*: a robots.txt that was fetched or found in the storage, or a
-        failure."""
+        """Report the answer to *flight*: a robots.txt that was fetched or found in the
+        storage, or a failure."""
         answer = flight.answer
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
@@ -203,10 +213,17 @@ class Recorder(ResolutionListener):
         )
         if change is not None:
             url = state.robots_url
-            self.tell("changed", url, state.origin, state, change=change)
+            self.tell(
+                "changed",
+                url,
+                state.origin,
+                state,
+                change=change,
+            )
 
     def _count_outcome(self, state: OriginState, answer: Answer | None) -> None:
-        """Count, for the summary, how an origin answered. *answer*: None if it is the storage's."""
+        """Count, for the summary, how an origin answered. *answer*: None if it is the
+        storage's."""
         outcome, _ = outcome_of_answer(state.entry, answer)
         if is_of_wall(outcome, state.entry):
             self._count_wall(state)
@@ -220,11 +237,17 @@ class Recorder(ResolutionListener):
         fields = answer_fields(state, flight, delay, self._context.clock())
         answer = flight.answer
         url = answer.url if answer is not None else state.robots_url
-        self.tell("answer", url, state.origin, agent=_names(chain), **fields)
+        self.tell(
+            "answer",
+            url,
+            state.origin,
+            agent=_names(chain),
+            **fields,
+        )
 
     def _count_wall(self, state: OriginState) -> None:
-        """Count an origin for which a bot wall answered, once. Log that no rules came, unless the origin
-        counts as unreachable, which is logged anyway."""
+        """Count an origin for which a bot wall answered, once. Log that no rules came,
+        unless the origin counts as unreachable, which is logged anyway."""
         if not self._walled_origins.add(state.name):
             return
         self._stats.inc_value("rep/bot_walls")
@@ -236,12 +259,16 @@ class Recorder(ResolutionListener):
             "are unknown; REP_CHALLENGE = 'hold' would hold its requests until they aren't"
         )
         sign = entry.wall or "a page of HTML"
-        values = {"origin": state.origin, "status": entry.status, "sign": sign}
+        values = {
+            "origin": state.origin,
+            "status": entry.status,
+            "sign": sign,
+        }
         self._wall_log.log(message, values, self._context.spider)
 
     def _count_answer(self, answer: Answer | None, fetches: int) -> None:
-        """Count an answer in Scrapy's stats. *answer*: None if it is the storage's; *fetches*: how many
-        requests it took."""
+        """Count an answer in Scrapy's stats. *answer*: None if it is the storage's;
+        *fetches*: how many requests it took."""
         inc_value = self._stats.inc_value
         if answer is None:
             inc_value("rep/cache/recalled")
@@ -263,15 +290,20 @@ class Recorder(ResolutionListener):
             message += ", so an older copy applies"
         # Interactive commands, such as scrapy shell, make only one attempt.
         if not self._interactive:
-            # Not "the next attempt is in": after this time, there is one if requests wait for it.
+            # Not "the next attempt is in": after this time, there is one if requests
+            # wait for it.
             message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
-        values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
+        values = {
+            "origin": state.origin,
+            "reason": answer.reason,
+            "delay": delay,
+        }
         self._failure_log.log(message, values, self._context.spider, state.origin)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that a fetch ended without an answer: it was cancelled, or the project's configuration
-        prevents it, which is logged once for each *error*."""
+        """Record that a fetch ended without an answer: it was cancelled, or the
+        project's configuration prevents it, which is logged once for each *error*."""
         self._counts.note_unanswered(origin)
         details: dict[str, Any] = {"outcome": "none", "stored": False}
         if isinstance(error, FetchAbandoned):
@@ -281,7 +313,13 @@ class Recorder(ResolutionListener):
         else:
             reason = text_of(error)
             details |= {"fetches": 0, "kind": "configuration"}
-        self.tell("answer", origin.robots_url, origin, reason=reason, answer=details)
+        self.tell(
+            "answer",
+            origin.robots_url,
+            origin,
+            reason=reason,
+            answer=details,
+        )
         if not isinstance(error, CONFIGURATION_ERRORS):
             return  # cancelled; or a bug, which Flights (origins/flights.py) logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
@@ -309,12 +347,24 @@ class Recorder(ResolutionListener):
         decision: Decision | None = None,
         **given: Any,
     ) -> None:
-        """Count and record a decision about *request*. *given*: fields of the line, of any JSON type."""
+        """Count and record a decision about *request*. *given*: fields of the line, of
+        any JSON type."""
         self._counts.requests[verdict] += 1
         if self._listeners:
             agent = _names(self._origins.agents.chain_of(request))
-            fields = {"agent": agent, "dry_run": self.dry_run, **given}
-            self.tell(verdict, request.url, origin, state, decision, **fields)
+            fields = {
+                "agent": agent,
+                "dry_run": self.dry_run,
+                **given,
+            }
+            self.tell(
+                verdict,
+                request.url,
+                origin,
+                state,
+                decision,
+                **fields,
+            )
 
     def dropped(
         self,
@@ -324,8 +374,8 @@ class Recorder(ResolutionListener):
         *,
         direct: bool,
     ) -> None:
-        """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
-        and Scrapy doesn't log that its item goes on without it."""
+        """Report that *request* is about to fail with *error*. *direct*: it is a direct
+        download, and Scrapy doesn't log that its item goes on without it."""
         self._count_refusal(request, error)
         with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
@@ -338,9 +388,21 @@ class Recorder(ResolutionListener):
                 reason=error.reason,
             )
         else:
-            self.record(request, error.origin, "disallowed", state, error.decision)
+            self.record(
+                request,
+                error.origin,
+                "disallowed",
+                state,
+                error.decision,
+            )
 
-    def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
+    def _log_drop(
+        self,
+        request: Request,
+        error: Refusal,
+        *,
+        direct: bool,
+    ) -> None:
         is_unreachable = isinstance(error, RobotsUnreachable)
         # A user of scrapy fetch, say, waits for this page, and robots.txt fails them.
         user_waits = self._interactive and error.origin is not None and not self.dry_run
@@ -360,7 +422,8 @@ class Recorder(ResolutionListener):
         else:
             values = {"error": error, "request": request}
             spider = self._context.crawler.spider
-            # Further refusals by the same origin for the same reason are at DEBUG level.
+            # Further refusals by the same origin for the same reason are at DEBUG
+            # level.
             topic = (error.origin, is_unreachable)
             self._refusal_log.log(self._refusal_message, values, spider, topic)
 
@@ -413,22 +476,24 @@ class Recorder(ResolutionListener):
                 self._counts.count_refusal(error)
                 self._changes.remember_refusal(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
-                # A failed robots.txt counts in Scrapy's stats as the page's own failure.
+                # A failed robots.txt counts in Scrapy's stats as the page's own
+                # failure.
                 name = error.reason.partition(":")[0]
                 if name in DOWNLOAD_ERRORS:
                     counter = "downloader/exception_type_count/scrapy.exceptions"
                     self._stats.inc_value(f"{counter}.{name}")
 
     def _record_allowed(self, state: OriginState) -> None:
-        """Record how many requests to an origin have been allowed since the last such record. Called
-        when the origin leaves memory (``OriginTable.notify()``), and for all when the crawl ends."""
+        """Record how many requests to an origin have been allowed since the last such
+        record. Called when the origin leaves memory (``OriginTable.notify()``), and for
+        all when the crawl ends."""
         with self._isolated(Counts.part):  # a bug there stops nothing else
             self._counts.count_origin(state)
         count = state.allowed
         state.allowed = 0
         if count:
             self._counts.requests["allowed"] += count
-            self.tell("allowed_count", None, state.origin, count=count)
+            self.tell("allowed_count", url=None, origin=state.origin, count=count)
 
     # The crawl's beginning and end
 
@@ -450,20 +515,27 @@ class Recorder(ResolutionListener):
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
         }
-        self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
+        self.tell(
+            "crawl_started",
+            url=None,
+            origin=None,
+            dry_run=self.dry_run,
+            settings=settings,
+        )
 
     async def _closed(self, reason: str) -> None:
         for state in self._origins.table.states():
             self._record_allowed(state)
         with self._isolated("summary"):
-            # In a dry run, refused requests get through as well, so that signals would not tell.
+            # In a dry run, refused requests get through as well, so that signals would
+            # not tell.
             if self.dry_run:
                 self._starts["passed"] = self._counts.requests["allowed"] > 0
             numbers = figures(self._counts, self._stats)
             self.tell(
                 "crawl_ended",
-                None,
-                None,
+                url=None,
+                origin=None,
                 reason=reason,
                 dry_run=self.dry_run,
                 counts={**numbers, "start_requests": self._starts},
@@ -480,7 +552,8 @@ class Recorder(ResolutionListener):
                 await listener.end()
 
     def _note_passing(self, request: Request) -> None:
-        """Note that a start request got through, and listen no more: one is enough to know."""
+        """Note that a start request got through, and listen no more: one is enough to
+        know."""
         if request.meta.get(_START_KEY):
             self._starts["passed"] = True
             self._passing_listener.listen(False)
@@ -495,12 +568,14 @@ class Recorder(ResolutionListener):
         agent = _names(self._origins.agents.chain_of(request)) or "*"
         url = clean(request.url)
         options = f"--explain --agent {shlex.quote(agent)}"
+        address = shlex.quote(url)
         self._starts["url"] = url
         self._starts["why"] = str(error).rstrip(".")
-        self._starts["command"] = f"scrapy robots {options} {shlex.quote(url)}"
+        self._starts["command"] = f"scrapy robots {options} {address}"
 
     def _warn_of_starts(self) -> None:
-        """Tell the user that no start request got through: the spider would seem broken."""
+        """Tell the user that no start request got through: the spider would seem
+        broken."""
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
@@ -524,13 +599,14 @@ class Recorder(ResolutionListener):
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
-    """Return the product tokens of a request, the most specific first; None if there are none."""
+    """Return the product tokens of a request, the most specific first; None if there
+    are none."""
     return ",".join(chain) or None
 
 
 class Signals(ResolutionListener):
-    """Sends the signals of an answer, if there are handlers. A slow handler must not keep other
-    parts waiting: middleware.py puts this listener after them."""
+    """Sends the signals of an answer, if there are handlers. A slow handler must not
+    keep other parts waiting: middleware.py puts this listener after them."""
 
     part = "announcement of robots.txt"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
@@ -540,7 +616,8 @@ class Signals(ResolutionListener):
         context: CrawlContext,
         announce: Callable[[OriginState], Awaitable[None]],
     ) -> None:
-        """*announce* is given the state of an origin whose robots.txt lists sitemaps."""
+        """*announce* is given the state of an origin whose robots.txt lists
+        sitemaps."""
         self._context = context
         self._announce = announce
 
@@ -570,9 +647,9 @@ class Signals(ResolutionListener):
 
 
 class ChoiceListener(ResolutionListener):
-    """Logs and counts choices beyond the protocol (REP.md section 13), where a setting decides and not
-    robots.txt. For ``REP_UNREACHABLE_RULES``, one of them, it also notes which origins still answer
-    with pages."""
+    """Logs and counts choices beyond the protocol (REP.md section 13), where a setting
+    decides and not robots.txt. For ``REP_UNREACHABLE_RULES``, one of them, it also
+    notes which origins still answer with pages."""
 
     part = "log of choices beyond the protocol"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
@@ -595,7 +672,8 @@ class ChoiceListener(ResolutionListener):
             connect(self._note_page, scrapy_signals.response_received)
 
     async def _opened(self) -> None:
-        """Log which settings go beyond the protocol, and what is wrong with ``REP_OVERRIDES``."""
+        """Log which settings go beyond the protocol, and what is wrong with
+        ``REP_OVERRIDES``."""
         values = {"settings": ", ".join(chosen(self._context.settings))}
         logger.info(
             "Beyond the protocol: %(settings)s",
@@ -614,7 +692,8 @@ class ChoiceListener(ResolutionListener):
                 await self._lint(host, override.body)
 
     async def _lint(self, host: str, body: bytes) -> None:
-        """Log what ``scrapy robots --lint`` would find about a robots.txt in ``REP_OVERRIDES``."""
+        """Log what ``scrapy robots --lint`` would find about a robots.txt in
+        ``REP_OVERRIDES``."""
         from scrapy_rep.inspection.lint import lint  # most crawls don't need it
 
         findings = await run_in_thread(lint, body)
@@ -639,7 +718,10 @@ class ChoiceListener(ResolutionListener):
         # In words, with the setting's name in them.
         choice = answer.by if answer is not None else ""
         choice = choice or state.status.setting
-        if not choice or not self._counted.add((state.name, choice)):
+        if not choice:
+            return
+        is_new = self._counted.add((state.name, choice))
+        if not is_new:
             return
         for name in _SETTING.findall(choice):
             self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
@@ -648,7 +730,8 @@ class ChoiceListener(ResolutionListener):
         self._log.log(message, values, self._context.spider)
 
     def _note_page(self, response: Response, request: Request) -> None:
-        """Note that an origin answers with pages, if the response shows that it works."""
+        """Note that an origin answers with pages, if the response shows that it
+        works."""
         works = response.status < 500 and response.status != 429
         if not works or "cached" in response.flags:
             return

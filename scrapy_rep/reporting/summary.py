@@ -1,5 +1,5 @@
-"""What the log says at the beginning of a crawl (whether, and how, robots.txt is obeyed), and the summary
-at its end."""
+"""What the log says at the beginning of a crawl (whether, and how, robots.txt is
+obeyed), and the summary at its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class _Figure(NamedTuple):
     """What became of requests, and how the summary counts it."""
 
     source: str
-    """With a slash, the name of a stat; without one, a verdict that :class:`Counts` counts."""
+    """With a slash, the name of a stat; without one, a verdict that :class:`Counts`
+    counts."""
     words: str
 
 
@@ -69,8 +70,9 @@ _REQUESTS = {
 _ALWAYS_SHOWN = ("allowed", "forbidden")
 # Figures that the verdict "allowed" counts, too.
 _PARTS_OF_ALLOWED = ("passed", "overruled")
-# Lines of the summary that show stats: the words for each, in the order in which things happen. A
-# name that ends with a slash stands for all stats below it, which are listed by their own names.
+# Lines of the summary that show stats: the words for each, in the order in which things
+# happen. A name that ends with a slash stands for all stats below it, which are listed
+# by their own names.
 STATS = {
     "Origins decided beyond the protocol": {
         "rep/beyond/overrides": "{:,} by REP_OVERRIDES",
@@ -139,14 +141,17 @@ class Counts:
         """By verdict."""
         self.rules = RuleRows(shown=_TOP_RULES, origins=1)
         self._unanswered: set[Origin] = set()
-        """Origins that were asked, without an answer or a failure so far: the fetch was cancelled, or
-        the project's settings prevent it."""
+        """Origins that were asked, without an answer or a failure so far: the fetch was
+        cancelled, or the project's settings prevent it."""
         self._latest: dict[Origin, str] = {}
-        """The words for the latest answers, other than failures, of origins in memory."""
+        """The words for the latest answers, other than failures, of origins in
+        memory."""
         self._outcomes: Counter[CountedOutcome] = Counter()
-        """How many origins had each, of those that have left memory (:meth:`count_origin`)."""
+        """How many origins had each, of those that have left memory
+        (:meth:`count_origin`)."""
         self._counted = BoundedSet()
-        """The origins in ``_outcomes``: one that comes back to memory isn't counted again."""
+        """The origins in ``_outcomes``: one that comes back to memory isn't counted
+        again."""
 
     @property
     def outcomes(self) -> Counter[CountedOutcome]:
@@ -155,14 +160,16 @@ class Counts:
         return self._outcomes + Counter({unanswered: len(self._unanswered)})
 
     def count_refusal(self, error: RobotsDisallowed) -> None:
-        """Count the rule that refused a request; nothing if it was a setting that did."""
+        """Count the rule that refused a request; nothing if it was a setting that
+        did."""
         _, rule, agent = error.decision
         if rule is None:
             return
         name = str(error.origin)
         line = rule.line
         text = str(rule)[:_RULE_LENGTH]
-        self.rules.refuse(text, agent or "", name, lambda: RuleOrigin(name, line))
+        group = agent or ""
+        self.rules.refuse(text, group, name, lambda: RuleOrigin(name, line))
 
     def note_answer(self, origin: Origin, outcome: str) -> None:
         """Note the latest answer of *origin*: a key of ``ANSWERS``."""
@@ -170,8 +177,8 @@ class Counts:
             self._latest[origin] = ANSWERS[outcome]
 
     def count_origin(self, state: OriginState) -> None:
-        """Count an origin, by its latest answer, when it leaves memory for the first time, at the
-        latest when the crawl ends."""
+        """Count an origin, by its latest answer, when it leaves memory for the first
+        time, at the latest when the crawl ends."""
         origin = state.origin
         self._unanswered.discard(origin)
         latest = self._latest.pop(origin, "")
@@ -189,7 +196,8 @@ class Counts:
         self._outcomes[outcome] += 1
 
     def note_unanswered(self, origin: Origin) -> None:
-        """Note that a fetch of the robots.txt of *origin* ended without an answer or a failure."""
+        """Note that a fetch of the robots.txt of *origin* ended without an answer or a
+        failure."""
         if len(self._unanswered) < _MAX_UNANSWERED and origin not in self._counted:
             self._unanswered.add(origin)
 
@@ -218,7 +226,8 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
 
 
 def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) -> None:
-    """Log the summary, unless there were no requests. *numbers*: what :func:`figures` returned."""
+    """Log the summary, unless there were no requests. *numbers*: what :func:`figures`
+    returned."""
     outcomes = counts.outcomes
     if not outcomes and not numbers["dropped"]:
         return
@@ -227,7 +236,8 @@ def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) 
     requests = []
     for name, figure in _REQUESTS.items():
         if numbers[name] or name in _ALWAYS_SHOWN:
-            requests.append(f"{numbers[name]:,} {figure.words}")
+            count = f"{numbers[name]:,}"
+            requests.append(f"{count} {figure.words}")
     lines = [
         f"robots.txt of {counted(outcomes.total(), 'origin')}:",
         f"{_INDENT}{_in_words(outcomes) or 'none'}",
@@ -242,13 +252,15 @@ def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) 
     wrapped: list[str] = []
     for line in lines:
         wrapped += _WRAPPER.wrap(line)
-    # An argument a line: newlines in other people's text are escaped, and can't forge lines.
+    # An argument a line: newlines in other people's text are escaped, and can't forge
+    # lines.
     placeholders = "\n".join("%s" for _ in wrapped)
     logger.info(placeholders, *wrapped, extra=context.extra)
 
 
 def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
-    """Return what *stats* say, in *words*: a value of :data:`STATS`. Stats that are 0 are left out."""
+    """Return what *stats* say, in *words*: a value of :data:`STATS`. Stats that are 0
+    are left out."""
     parts = []
     for name, form in words.items():
         if name.endswith("/"):
@@ -261,7 +273,8 @@ def parts_of(stats: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 
 def _stats_below(prefix: str, stats: Mapping[str, Any]) -> list[str]:
-    """Return number and name of each stat whose name begins with *prefix*, the largest first."""
+    """Return number and name of each stat whose name begins with *prefix*, the largest
+    first."""
     below: Counter[str] = Counter()
     for name, value in stats.items():
         if name.startswith(prefix):
@@ -276,7 +289,8 @@ def _largest_first(counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _in_words(outcomes: Counter[CountedOutcome]) -> str:
-    """Return how many origins answered how: ``5 with rules, 2 unreachable (1 HTTP 503, 1 timeout)``."""
+    """Return how many origins answered how: ``5 with rules, 2 unreachable (1 HTTP 503,
+    1 timeout)``."""
     parts = []
     for words in dict.fromkeys(ANSWERS.values()):
         reasons: Counter[str] = Counter()
@@ -284,19 +298,23 @@ def _in_words(outcomes: Counter[CountedOutcome]) -> str:
             if outcome.words == words:
                 reasons[outcome.why] += count
         if reasons:
-            total = reasons.total()
-            parts.append(f"{total:,} {words}{_in_parentheses(reasons)}")
+            total = f"{reasons.total():,}"
+            why = _in_parentheses(reasons)
+            parts.append(f"{total} {words}{why}")
     return ", ".join(parts)
 
 
 def _in_parentheses(reasons: Counter[str]) -> str:
-    """Return reasons, the most frequent first, each with its number if there are more than one in all;
-    empty if there are none."""
+    """Return reasons, the most frequent first, each with its number if there are more
+    than one in all; empty if there are none."""
     has_several = reasons.total() > 1
     parts = []
     for reason, count in _largest_first(reasons):
-        if reason:
-            parts.append(f"{count:,} {reason}" if has_several else reason)
+        if not reason:
+            continue
+        if has_several:
+            reason = f"{count:,} {reason}"
+        parts.append(reason)
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -310,7 +328,8 @@ def _rules(counts: Counts) -> list[str]:
         lines = ["Lines that decided most often:"]
     width = len(f"{top[0].times:,}")
     for row in top:
-        # One origin of each rule is known (``RuleRows`` in Counts), the first that had it.
+        # One origin of each rule is known (``RuleRows`` in Counts), the first that had
+        # it.
         [first] = row.first_origins.values()
         where = f"{first.origin}, line {first.line}"
         if row.all_origins > 1:
@@ -322,7 +341,8 @@ def _rules(counts: Counts) -> list[str]:
 
 
 def log_beginning(context: CrawlContext, agents: Agents) -> None:
-    """Log that robots.txt is obeyed, as whom, and what happens to requests while it is unreachable."""
+    """Log that robots.txt is obeyed, as whom, and what happens to requests while it is
+    unreachable."""
     settings = context.settings
     treatments = {
         "hold": f"held for up to {duration(settings.hold_max_wait)}",
@@ -361,8 +381,8 @@ def name_of(agents: Agents) -> str:
 def log_switched_off(crawler: Crawler) -> None:
     """Log that ``ROBOTSTXT_OBEY`` is off, and which settings have no effect then.
 
-    A project's settings are not named where one spider, or the command line, switches it off: who
-    does that means it.
+    A project's settings are not named where one spider, or the command line, switches
+    it off: who does that means it.
     """
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)
@@ -374,11 +394,13 @@ def log_switched_off(crawler: Crawler) -> None:
         names.append(f"the spider's {SPIDER_SITEMAPS}")
     if names:
         message = "Without ROBOTSTXT_OBEY, these have no effect: %(names)s"
-        logger.warning(message, {"names": ", ".join(names)}, extra=extra)
+        values = {"names": ", ".join(names)}
+        logger.warning(message, values, extra=extra)
 
 
 def _is_outranked(name: str, crawler: Crawler) -> bool:
-    """Tell whether ``ROBOTSTXT_OBEY`` was set at a higher priority than the setting *name*."""
+    """Tell whether ``ROBOTSTXT_OBEY`` was set at a higher priority than the setting
+    *name*."""
     of_setting = crawler.settings.getpriority(name) or 0
     of_obeying = crawler.settings.getpriority("ROBOTSTXT_OBEY") or 0
     return of_setting < of_obeying

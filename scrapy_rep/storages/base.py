@@ -1,8 +1,8 @@
-"""What is stored of an origin's robots.txt (:class:`Entry`; REP.md sections 4 and 5); the interface of
-storages (:class:`Storage`), and the simplest of them, in memory.
+"""What is stored of an origin's robots.txt (:class:`Entry`; REP.md sections 4 and 5);
+the interface of storages (:class:`Storage`), and the simplest of them, in memory.
 
-An entry is stored as a header (JSON) and a packed body (raw deflate, see :func:`squeeze`);
-:meth:`Entry.pack` joins both.
+An entry is stored as a header (JSON) and a packed body (raw deflate, see
+:func:`squeeze`); :meth:`Entry.pack` joins both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import RepSettings
 
 SCHEMA = 1
-"""The form of stored entries. Raise it if an older version of this package could misread what a newer one
-writes. An older version ignores fields that it doesn't know, so a new field needs no new schema."""
+"""The form of stored entries. Raise it if an older version of this package could
+misread what a newer one writes. An older version ignores fields that it doesn't know,
+so a new field needs no new schema."""
 
-# What compression finds repetitions of from the first byte on: most files are short, and look like this.
-# Stored entries can't be unpacked without it, so it must never change.
+# What compression finds repetitions of from the first byte on: most files are short,
+# and look like this. Stored entries can't be unpacked without it, so it must never
+# change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -37,25 +39,28 @@ _PRESET = (
     b"User-agent: *\nDisallow: /wp-admin/\nAllow: /\nDisallow: /"
 )
 
-# Bytes that a body may unpack to. Ours are cut to MAX_BYTES; a damaged one may be anything.
+# Bytes that a body may unpack to. Ours are cut to MAX_BYTES; a damaged one may be
+# anything.
 _MAX_UNPACKED = 2 * MAX_BYTES
 
 MAX_ENTRY_HEADER = 262_144
-"""Bytes of a header. Storages don't even read a longer one: another program that shares the cache may have
-written anything."""
+"""Bytes of a header. Storages don't even read a longer one: another program that shares
+the cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body: Storages don't even read a longer one. What can't be compressed gets a little longer
-than it was."""
+"""Bytes of a packed body: Storages don't even read a longer one. What can't be
+compressed gets a little longer than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
 
 MAX_BATCH = 32 * 1024 * 1024
-"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
+"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched
+again."""
 
 MAX_TURNS = 1000
-"""Turns of an origin that may be reserved before another: more than a fleet has processes."""
+"""Turns of an origin that may be reserved before another: more than a fleet has
+processes."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
@@ -66,15 +71,18 @@ MAX_TEXT = 65_536
 MAX_VALUE = 1000
 """Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
 
-# A counter's highest value: more attempts than fit into a century, and far from any overflow.
+# A counter's highest value: more attempts than fit into a century, and far from any
+# overflow.
 _MAX_COUNT = 10**9
 # Characters of a bot wall's sign: a newer version may know longer ones.
 _MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
 _SHOWN = 80
-# Data of fewer bytes is compressed with little memory: clearing more would take longer than compressing.
+# Data of fewer bytes is compressed with little memory: clearing more would take longer
+# than compressing.
 _SMALL = 2048
-# Bytes that an entry in memory takes besides its packed form: its key and its place in a dictionary.
+# Bytes that an entry in memory takes besides its packed form: its key and its place in
+# a dictionary.
 _OVERHEAD_BYTES = 250
 
 
@@ -84,8 +92,8 @@ class UnreadableEntry(ValueError):
 
 def squeeze(data: bytes) -> bytes:
     """Return *data*, compressed: what :attr:`Entry.packed` is of a body."""
-    # A small window and little memory for small data, see _SMALL. A negative number for the window means
-    # raw deflate, without header and checksum.
+    # A small window and little memory for small data, see _SMALL. A negative number for
+    # the window means raw deflate, without header and checksum.
     is_small = len(data) < _SMALL
     window_bits = -12 if is_small else -15
     memory_level = 5 if is_small else 8
@@ -118,9 +126,9 @@ def unsqueeze(data: bytes) -> bytes:
 class Entry:
     """Everything known of one origin's robots.txt. One entry serves all agents.
 
-    Times are seconds since the epoch. The fields from ``outcome`` to ``fresh_until`` describe the last
-    answer that counted (rules, or a missing file); those from ``unreachable_since`` to ``error``, the
-    failures in a row since then, if any.
+    Times are seconds since the epoch. The fields from ``outcome`` to ``fresh_until``
+    describe the last answer that counted (rules, or a missing file); those from
+    ``unreachable_since`` to ``error``, the failures in a row since then, if any.
     """
 
     origin: str
@@ -141,22 +149,24 @@ class Entry:
     sha256: str | None = None
     """Of the body, in hexadecimal; None if there are no rules."""
     wall: str = ""
-    """The sign by which a bot wall said that the answer was its own; empty without one. See
-    :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
+    """The sign by which a bot wall said that the answer was its own; empty without one.
+    See :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
     fetched_at: float | None = None
     """When the answer came; None if there never was one."""
     fresh_until: float = 0.0
     """When robots.txt has to be fetched again."""
 
     unreachable_since: float | None = None
-    """When the first failure in the row happened; None if the last attempt succeeded."""
+    """When the first failure in the row happened; None if the last attempt
+    succeeded."""
     unreachable_for: float = 0.0
     """How many seconds of the row count as unreachable: see
     :func:`~scrapy_rep.protocol.freshness.unreachable_seconds`."""
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest, in a row, were failures to resolve the host, to connect, or of TLS."""
+    """How many of the latest, in a row, were failures to resolve the host, to connect,
+    or of TLS."""
     proxy_attempts: int = 0
     """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
@@ -177,22 +187,24 @@ class Entry:
         return unsqueeze(self.packed) if self.packed else b""
 
     def __call__(self) -> bytes:
-        """Return :attr:`body`. So an entry can be passed where a function is wanted that returns a body
-        (``RobotsTxt`` in protocol/robotstxt.py); a closure for each would take more memory."""
+        """Return :attr:`body`. So an entry can be passed where a function is wanted
+        that returns a body (``RobotsTxt`` in protocol/robotstxt.py); a closure for each
+        would take more memory."""
         return self.body
 
     @property
     def has_copy(self) -> bool:
         """Whether there are rules to use while the origin is unreachable.
 
-        A missing file is not a copy: an origin that had no robots.txt yesterday and answers 503 today is in
-        trouble, so it is polite to wait.
+        A missing file is not a copy: an origin that had no robots.txt yesterday and
+        answers 503 today is in trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES
 
     @property
     def note(self) -> str:
-        """What is strange about the last answer that counted, in words; empty if nothing is."""
+        """What is strange about the last answer that counted, in words; empty if
+        nothing is."""
         return f"a bot wall answered ({self.wall})" if self.wall else ""
 
     def check(self, origin: str) -> Entry:
@@ -203,9 +215,10 @@ class Entry:
         self._check_values()
         if self.origin != origin:
             raise UnreadableEntry(f"broken: it belongs to {self.origin[:_SHOWN]}")
-        has_body = self.has_copy or self.packed
-        if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
-            raise UnreadableEntry("broken: its body does not match its hash")
+        if self.has_copy or self.packed:
+            sha256 = hashlib.sha256(self.body).hexdigest()
+            if sha256 != self.sha256:
+                raise UnreadableEntry("broken: its body does not match its hash")
         return self
 
     def _check_values(self) -> None:
@@ -234,7 +247,8 @@ class Entry:
         :raises UnreadableEntry: if that fails
         """
         try:
-            if len(header) > MAX_ENTRY_HEADER or len(packed or b"") > MAX_PACKED:
+            packed = packed or b""
+            if len(header) > MAX_ENTRY_HEADER or len(packed) > MAX_PACKED:
                 raise UnreadableEntry("broken: it is too large")
             values = json.loads(header)
             schema = values["schema"]
@@ -243,7 +257,7 @@ class Entry:
             # A newer version may have written fields that this one doesn't have.
             ours = {name: values[name] for name in _LIMITS if name in values}
             ours["outcome"] = Outcome(ours.get("outcome", "unreachable"))
-            entry = cls(**ours, packed=packed or b"")
+            entry = cls(**ours, packed=packed)
             entry._check_values()
             return entry
         except UnreadableEntry:
@@ -255,11 +269,12 @@ class Entry:
             OverflowError,
             RecursionError,
         ) as error:
-            raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
+            problem = str(error)[:_SHOWN]
+            raise UnreadableEntry(f"broken: {problem}") from None
 
     def pack(self) -> bytes:
-        """Return the whole entry as bytes: the schema (1 byte), the length of the packed header (4 bytes),
-        this header, and the packed body."""
+        """Return the whole entry as bytes: the schema (1 byte), the length of the
+        packed header (4 bytes), this header, and the packed body."""
         header = squeeze(self.header().encode())
         length = len(header).to_bytes(4, "big")
         return bytes([SCHEMA]) + length + header + self.packed
@@ -275,7 +290,8 @@ class Entry:
         schema = data[0]
         if schema > SCHEMA:
             raise _newer(schema)
-        end_of_header = 5 + int.from_bytes(data[1:5], "big")
+        length = int.from_bytes(data[1:5], "big")
+        end_of_header = 5 + length
         header = unsqueeze(data[5:end_of_header])
         return cls.from_parts(header, data[end_of_header:])
 
@@ -289,7 +305,8 @@ def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
 
 
 def _newer(schema: object) -> UnreadableEntry:
-    """Return the error about an entry that a newer version of this package has written."""
+    """Return the error about an entry that a newer version of this package has
+    written."""
     return UnreadableEntry(
         f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
     )
@@ -306,7 +323,8 @@ class _Limits(NamedTuple):
     """Whether it may be None."""
 
     def check(self, name: str, value: Any) -> None:
-        """Raise :class:`UnreadableEntry` if the field *name* can't have this *value*."""
+        """Raise :class:`UnreadableEntry` if the field *name* can't have this
+        *value*."""
         if value is None and self.optional:
             return
         if not isinstance(value, self.type) or isinstance(value, bool):
@@ -339,7 +357,8 @@ def _limits_of_fields() -> dict[str, _Limits]:
             continue
         annotation = str(item.type).removesuffix(" | None")
         usual = _LIMITS_BY_ANNOTATION[annotation]
-        limits[item.name] = usual._replace(optional=item.default is None)
+        is_optional = item.default is None
+        limits[item.name] = usual._replace(optional=is_optional)
     # These have narrower ones.
     limits["status"] = _Limits(int, STATUSES, optional=True)
     limits["wall"] = _Limits(str, (0, _MAX_WALL))
@@ -362,9 +381,9 @@ class Turn(NamedTuple):
     def moment(self, now: float, next_moment: object) -> float:
         """Return when to send the request, in the unit of *now*, the current time.
 
-        *next_moment*: the stored time from which on the origin's next request may be sent. One that is
-        too far away, or isn't a number, doesn't count: other programs may have written it, or a clock was
-        set back.
+        *next_moment*: the stored time from which on the origin's next request may be
+        sent. One that is too far away, or isn't a number, doesn't count: other programs
+        may have written it, or a clock was set back.
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
@@ -377,13 +396,14 @@ class Turn(NamedTuple):
 class Storage:
     """Keeps entries after the process ends, and shares them with other processes.
 
-    Scrapy creates one with ``from_crawler(crawler)`` if the class has it, else without arguments. A
-    crawl calls the methods in threads, one at a time, so they may block and need no locks. An
-    exception is logged as a warning, and the crawl does without the storage for a while.
+    Scrapy creates one with ``from_crawler(crawler)`` if the class has it, else without
+    arguments. A crawl calls the methods in threads, one at a time, so they may block
+    and need no locks. An exception is logged as a warning, and the crawl does without
+    the storage for a while.
 
-    :meth:`load` and :meth:`save` are required; the other defaults suit a storage used by one process
-    at a time. A crawl calls the ``…_many`` methods, with up to 500 origins: override them where one
-    call can replace many.
+    :meth:`load` and :meth:`save` are required; the other defaults suit a storage used
+    by one process at a time. A crawl calls the ``…_many`` methods, with up to 500
+    origins: override them where one call can replace many.
     """
 
     def load(self, origin: str) -> Entry | None:
@@ -398,8 +418,8 @@ class Storage:
         raise NotImplementedError
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        """Return the entries stored for *origins*, by origin: for an unreadable one, its
-        :class:`UnreadableEntry`."""
+        """Return the entries stored for *origins*, by origin: for an unreadable one,
+        its :class:`UnreadableEntry`."""
         entries: dict[str, Entry | UnreadableEntry] = {}
         for origin in origins:
             try:
@@ -425,15 +445,22 @@ class Storage:
         raise NotImplementedError
 
     def body(self, sha256: str) -> bytes | None:
-        """Return the robots.txt body with this hash, in use or not; None if it isn't stored."""
+        """Return the robots.txt body with this hash, in use or not; None if it isn't
+        stored."""
         for entry in self.entries():
             if isinstance(entry, Entry) and entry.sha256 == sha256:
                 return entry.body
         return None
 
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        """Give *owner* the exclusive right to fetch the robots.txt of *origin* for some *seconds*, or
-        renew it. Return whether *owner* has the lease now; False: another owner does."""
+    def lease(
+        self,
+        origin: str,
+        owner: str,
+        seconds: float,
+    ) -> bool:
+        """Give *owner* the exclusive right to fetch the robots.txt of *origin* for some
+        *seconds*, or renew it. Return whether *owner* has the lease now; False: another
+        owner does."""
         return True
 
     def release(self, origin: str, owner: str) -> None:
@@ -448,7 +475,8 @@ class Storage:
         """Return which of *origins* are leased to *owner* now, see :meth:`lease`."""
         leased = set()
         for origin in origins:
-            # None: a user's method without a return statement was probably meant to return True.
+            # None: a user's method without a return statement was probably meant to
+            # return True.
             if self.lease(origin, owner, seconds) is not False:
                 leased.add(origin)
         return leased
@@ -459,9 +487,10 @@ class Storage:
             self.release(origin, owner)
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
-        """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at least its
-        ``seconds`` after the last moment that any process reserved for its origin. Return the seconds
-        from now until each. Time is the storage's: processes' clocks may differ.
+        """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at
+        least its ``seconds`` after the last moment that any process reserved for its
+        origin. Return the seconds from now until each. Time is the storage's:
+        processes' clocks may differ.
 
         Without this method, each process keeps crawl delays by itself.
         """
@@ -472,7 +501,8 @@ class Storage:
         return None
 
     def save_value(self, name: str, value: str) -> None:
-        """Store *value*, a short text, as *name*, in place of the one before, until it is replaced.
+        """Store *value*, a short text, as *name*, in place of the one before, until it
+        is replaced.
 
         Without this method, ``REP_SITEMAP_SINCE = "last"`` takes all pages.
         """
@@ -482,7 +512,8 @@ class Storage:
 
 
 class BatchStorage(Storage):
-    """A storage that implements the ``…_many`` methods, which are all that a crawl calls."""
+    """A storage that implements the ``…_many`` methods, which are all that a crawl
+    calls."""
 
     def load(self, origin: str) -> Entry | None:
         entry = self.load_many([origin]).get(origin)
@@ -493,7 +524,12 @@ class BatchStorage(Storage):
     def save(self, entry: Entry) -> None:
         self.save_many([entry])
 
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+    def lease(
+        self,
+        origin: str,
+        owner: str,
+        seconds: float,
+    ) -> bool:
         return bool(self.lease_many([origin], owner, seconds))
 
     def release(self, origin: str, owner: str) -> None:
@@ -503,9 +539,10 @@ class BatchStorage(Storage):
 class MemoryStorage(Storage):
     """Entries in memory, packed: mostly a kilobyte each.
 
-    Beyond a number of entries or bytes, the least recently used are evicted. Over the limit of bytes,
-    entries larger than their share go first, so that a hundred large files can't evict ten thousand
-    ordinary ones. The latest entry stays, whatever its size.
+    Beyond a number of entries or bytes, the least recently used are evicted. Over the
+    limit of bytes, entries larger than their share go first, so that a hundred large
+    files can't evict ten thousand ordinary ones. The latest entry stays, whatever its
+    size.
     """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
@@ -514,8 +551,8 @@ class MemoryStorage(Storage):
         self._bytes = 0
         """What all entries take."""
         self._packed: dict[str, bytes] = {}
-        """Entries by origin, the least recently used first. They are bytes, not objects: that takes half
-        the memory, and the same code path as on disk."""
+        """Entries by origin, the least recently used first. They are bytes, not
+        objects: that takes half the memory, and the same code path as on disk."""
         self._large: dict[str, None] = {}
         """Origins whose entries are larger than their share, in the same order."""
 
@@ -547,14 +584,16 @@ class MemoryStorage(Storage):
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Evict entries until no more than *max_origins* are left, and *max_bytes* of them or a single
-        one."""
+        """Evict entries until no more than *max_origins* are left, and *max_bytes* of
+        them or a single one."""
         while len(self._packed) > max_origins:
             self.drop(next(iter(self._packed)))
         while self._bytes > max_bytes and len(self._packed) > 1:
             # If only one is large, it may be the latest entry.
-            evictable = self._large if len(self._large) > 1 else self._packed
-            self.drop(next(iter(evictable)))
+            has_large = len(self._large) > 1
+            evictable = self._large if has_large else self._packed
+            oldest = next(iter(evictable))
+            self.drop(oldest)
 
     def drop(self, origin: str) -> bool:
         packed = self._packed.pop(origin, None)

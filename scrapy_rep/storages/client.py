@@ -1,8 +1,9 @@
-"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so that it may
-be slow; and, once it failed, not at all for a while.
+"""How a crawl uses a storage: in threads, so that it can't block the event loop; in
+batches, so that it may be slow; and, once it failed, not at all for a while.
 
-A lease for each origin lets only one of the processes that share the storage fetch its robots.txt: a
-process *claims* an origin, and gets the stored entry, or the lease, or neither.
+A lease for each origin lets only one of the processes that share the storage fetch its
+robots.txt: a process *claims* an origin, and gets the stored entry, or the lease, or
+neither.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# How often a lease is renewed until it would end: more than once, as a renewal may be late.
+# How often a lease is renewed until it would end: more than once, as a renewal may be
+# late.
 _RENEWALS = 3
 # Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
@@ -53,8 +55,9 @@ _RELEASE = "release"
 _SAVE = "save"
 _CLOSE = "close"
 _TURN = "turn"
-# Entries that are kept while they can't be saved, and bytes of their bodies. Beyond that, the oldest are
-# dropped, and their robots.txt files are fetched again in the next crawl.
+# Entries that are kept while they can't be saved, and bytes of their bodies. Beyond
+# that, the oldest are dropped, and their robots.txt files are fetched again in the next
+# crawl.
 _MAX_UNSAVED = 10_000
 _MAX_UNSAVED_BYTES = 16_000_000
 # Where our own storages are, to suggest one to users who misspell its path.
@@ -113,8 +116,9 @@ class _PendingValue(NamedTuple):
 
 
 class _Calls:
-    """Calls a storage for one process, blocking. A failure is logged once, and the operation that failed
-    is skipped for a while: as if the storage were empty, and every lease free."""
+    """Calls a storage for one process, blocking. A failure is logged once, and the
+    operation that failed is skipped for a while: as if the storage were empty, and
+    every lease free."""
 
     def __init__(
         self,
@@ -130,7 +134,8 @@ class _Calls:
         """The name of this process in leases."""
         self._has_logged_unreadable = False
         self.again_at: dict[str, float] = {}
-        """The operations that failed, and when to try each again, by the monotonic clock."""
+        """The operations that failed, and when to try each again, by the monotonic
+        clock."""
 
     @property
     def fails(self) -> bool:
@@ -141,19 +146,27 @@ class _Calls:
         """Whether *operation* works, or is due to be tried again."""
         return self.again_at.get(operation, 0.0) <= time.monotonic()
 
-    def attempt(self, operation: str, fallback: T, call: Callable[[], T]) -> T:
-        """Return what *call* returns; *fallback* if it fails, or its *operation* failed recently."""
+    def attempt(
+        self,
+        operation: str,
+        fallback: T,
+        call: Callable[[], T],
+    ) -> T:
+        """Return what *call* returns; *fallback* if it fails, or its *operation* failed
+        recently."""
         if not self.works(operation):
             return fallback
         try:
             result = call()
         except Exception as error:  # noqa: BLE001
-            # A storage may raise anything: the disk is full, the server gone, the user's class broken.
+            # A storage may raise anything: the disk is full, the server gone, the
+            # user's class broken.
             if not self.fails:
                 problem = "read" if operation == _LOAD else "written"
+                reason = text_of(error)
                 self._log(
                     logging.WARNING,
-                    f"The robots.txt cache ({self._name}) can't be {problem}: {text_of(error)}. The crawl "
+                    f"The robots.txt cache ({self._name}) can't be {problem}: {reason}. The crawl "
                     f"goes on with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
                 )
             self.again_at[operation] = time.monotonic() + _RETRY_SECONDS
@@ -174,8 +187,10 @@ class _Calls:
         for claim in pending:
             if not claim.is_settled_by(entries):
                 wanted.append(claim.origin)
-        granted = self._lease([*to_renew, *wanted]).intersection(wanted)
-        # Another process may have saved its answer between the two calls: then there is nothing to fetch.
+        leased = self._lease([*to_renew, *wanted])
+        granted = leased.intersection(wanted)
+        # Another process may have saved its answer between the two calls: then there is
+        # nothing to fetch.
         entries |= self._load(list(granted))
         settled_meanwhile = set()
         for claim in pending:
@@ -211,7 +226,8 @@ class _Calls:
         self.attempt(_RELEASE, None, release)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
-        """Return the sound entries of *origins*, by origin: none if the storage fails."""
+        """Return the sound entries of *origins*, by origin: none if the storage
+        fails."""
         if not origins:
             return {}
         return self.attempt(_LOAD, {}, lambda: self._load_sound(origins))
@@ -239,11 +255,13 @@ class _Calls:
         )
 
     def take_turns(self, pending: list[_PendingTurn]) -> list[float | None]:
-        """Return the moment of each turn, by the monotonic clock; None for each if the storage fails."""
+        """Return the moment of each turn, by the monotonic clock; None for each if the
+        storage fails."""
         waits = self.attempt(_TURN, None, lambda: self._reserve(pending))
         if waits is None:
             return [None for _ in pending]
-        # The waits count from now on, not from when the storage was asked: no moment may come too early.
+        # The waits count from now on, not from when the storage was asked: no moment
+        # may come too early.
         now = time.monotonic()
         return [now + wait for wait in waits]
 
@@ -263,9 +281,17 @@ class _Calls:
         return waits
 
     def load_value(self, name: str) -> str | None:
-        """Return a value; None if there is none, or the storage fails; "" if it is nothing that was saved."""
-        value: object = self.attempt(_LOAD, None, lambda: self.storage.load_value(name))
-        if value is None or (isinstance(value, str) and len(value) <= MAX_VALUE):
+        """Return a value; None if there is none, or the storage fails; "" if it is
+        nothing that was saved."""
+
+        def load() -> object:
+            return self.storage.load_value(name)
+
+        value = self.attempt(_LOAD, None, load)
+        if value is None:
+            return None
+        # A storage may return anything.
+        if isinstance(value, str) and len(value) <= MAX_VALUE:
             return value
         return ""
 
@@ -284,7 +310,8 @@ class _Calls:
         self.attempt(_SAVE, None, replace)
 
     def write(self, entries: list[Entry], to_release: list[str]) -> bool:
-        """Save *entries*, then end the leases of *to_release*. Return whether *entries* are saved."""
+        """Save *entries*, then end the leases of *to_release*. Return whether *entries*
+        are saved."""
         if entries:
             self.attempt(_SAVE, None, lambda: self.storage.save_many(entries))
         self._release(to_release)
@@ -292,8 +319,8 @@ class _Calls:
 
 
 class StorageClient:
-    """Calls a storage, one call at a time; what is asked of it meanwhile is batched into the next call.
-    Closes the storage with the spider."""
+    """Calls a storage, one call at a time; what is asked of it meanwhile is batched
+    into the next call. Closes the storage with the spider."""
 
     def __init__(
         self,
@@ -341,14 +368,14 @@ class StorageClient:
         """Whether the storage is closed or closing: nothing is asked of it any more."""
         self._reason = ""
         """Why the crawl ended."""
-        # A method, which signals refer to weakly: the table of handlers belongs to the process, and
-        # would keep a closure, and so the crawl, in memory.
+        # A method, which signals refer to weakly: the table of handlers belongs to the
+        # process, and would keep a closure, and so the crawl, in memory.
         crawler.signals.connect(self.close, signals.spider_closed)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        """Return the stored entry; if it isn't good enough (*is_enough* is called in a thread), try
-        to take the lease. While the storage fails there are no entries, and every process may
-        fetch."""
+        """Return the stored entry; if it isn't good enough (*is_enough* is called in a
+        thread), try to take the lease. While the storage fails there are no entries,
+        and every process may fetch."""
         if self._ended or not self._calls.works(_LOAD):
             return Claim(None, granted=True)
         pending = _PendingClaim(origin, is_enough, Deferred())
@@ -363,10 +390,16 @@ class StorageClient:
             self.give_back(origin)
             raise
 
-    async def turn(self, origin: str, seconds: float, wait: float) -> float | None:
-        """Return the moment of the monotonic clock at which this process may send the next request to
-        *origin*, *wait* seconds from now at the earliest: at least *seconds* after those of all
-        processes that share the storage. None if the storage fails."""
+    async def turn(
+        self,
+        origin: str,
+        seconds: float,
+        wait: float,
+    ) -> float | None:
+        """Return the moment of the monotonic clock at which this process may send the
+        next request to *origin*, *wait* seconds from now at the earliest: at least
+        *seconds* after those of all processes that share the storage. None if the
+        storage fails."""
         if self._ended or not self._calls.works(_TURN):
             return None
         earliest = time.monotonic() + wait
@@ -376,7 +409,8 @@ class StorageClient:
         return await maybe_deferred_to_future(pending.answer)
 
     async def load_value(self, name: str) -> str | None:
-        """Return the text that is stored as *name*; None if there is none, or the storage fails."""
+        """Return the text that is stored as *name*; None if there is none, or the
+        storage fails."""
         if self._ended:
             return None
         pending = _PendingValue(name, Deferred())
@@ -385,13 +419,14 @@ class StorageClient:
         return await maybe_deferred_to_future(pending.answer)
 
     def replace_at_close(self, name: str, successor: Successor) -> None:
-        """When the crawl has ended, store what *successor* (called in a thread) returns, given the value
-        that is stored then and the reason why the crawl ended; None: leave it as it is."""
+        """When the crawl has ended, store what *successor* (called in a thread)
+        returns, given the value that is stored then and the reason why the crawl ended;
+        None: leave it as it is."""
         self._successors[name] = successor
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
-        others may fetch; *entry* is saved once the storage works again."""
+        """Save *entry*, then end its origin's lease: even if nothing can be saved now,
+        so that others may fetch; *entry* is saved once the storage works again."""
         self._keep(entry)
         self.give_back(entry.origin)
         self._begin_work()
@@ -404,13 +439,14 @@ class StorageClient:
             self._begin_work()
 
     async def close(self, reason: str = "") -> None:
-        """Finish everything else, end all leases and close the storage. *reason*: why the crawl ended."""
+        """Finish everything else, end all leases and close the storage. *reason*: why
+        the crawl ended."""
         self._reason = reason
         for timer in (self._retry_timer, self._renewal_timer):
             if timer is not None:
                 timer.cancel()
-        # What failed is tried at once: it is the last chance. A new dictionary, since a thread may be
-        # changing the old one.
+        # What failed is tried at once: it is the last chance. A new dictionary, since a
+        # thread may be changing the old one.
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)
         self._to_release |= self._leased
         self._leased.clear()
@@ -446,7 +482,8 @@ class StorageClient:
 
     @property
     def _can_save(self) -> bool:
-        """Whether there is something to save, and saving works or is due to be tried again."""
+        """Whether there is something to save, and saving works or is due to be tried
+        again."""
         return bool(self._unsaved) and self._calls.works(_SAVE)
 
     @property
@@ -461,7 +498,8 @@ class StorageClient:
         )
 
     async def _work(self) -> None:
-        """Call the storage until nothing is pending; then close it, if that is wanted."""
+        """Call the storage until nothing is pending; then close it, if that is
+        wanted."""
         while self._has_work:
             # A batch of each: no claim has to wait until everything is written.
             await self._take_turns()
@@ -501,7 +539,8 @@ class StorageClient:
             origin for origin in self._to_renew[:BATCH] if origin in self._leased
         ]
         del self._to_renew[:BATCH]
-        pending = list(islice(self._pending_claims, BATCH - len(renewed)))
+        room = BATCH - len(renewed)
+        pending = list(islice(self._pending_claims, room))
         if not (pending or renewed):
             return
         claims = await run_in_thread(self._calls.claim, pending, renewed)
@@ -521,7 +560,8 @@ class StorageClient:
             self._renewal_timer = call_later(seconds, self._renew)
 
     def _renew(self) -> None:
-        """Renew all leases: a fetch may wait for its slot, follow redirects, and last until its timeout."""
+        """Renew all leases: a fetch may wait for its slot, follow redirects, and last
+        until its timeout."""
         self._renewal_timer = None
         self._to_renew = list(self._leased)
         self._begin_work()
@@ -554,9 +594,10 @@ class StorageClient:
                 self._forget(origin)
 
     def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
-        """Return which leases may end once *entries* are saved. If others see that a lease has ended,
-        its origin's answer should be there: leases of answers that a later call saves end after that.
-        If nothing can be saved now (*entries* is empty), all may end."""
+        """Return which leases may end once *entries* are saved. If others see that a
+        lease has ended, its origin's answer should be there: leases of answers that a
+        later call saves end after that. If nothing can be saved now (*entries* is
+        empty), all may end."""
         saved = {entry.origin for entry in entries}
         origins = []
         for origin in self._to_release:
@@ -566,7 +607,8 @@ class StorageClient:
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
-    """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it can't be made."""
+    """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it
+    can't be made."""
     name = settings.cache_storage
     try:
         storage_class = load_object(name)
@@ -584,18 +626,20 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
 
 def _hint(name: object, error: Exception) -> str:
     """Return a sentence about what to do, after a space; empty if we don't know."""
-    if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
+    missing = (error.name or "") if isinstance(error, ImportError) else ""
+    if missing.startswith("redis"):
         return ' Try "pip install scrapy-rep[redis]".'
     meant = _meant_by(name) if isinstance(name, str) else ""
     return f" Did you mean {meant}?" if meant else ""
 
 
 def _meant_by(path: str) -> str:
-    """Return the path of the storage of ours that *path* misspells; empty if it is none of ours, or
-    right."""
+    """Return the path of the storage of ours that *path* misspells; empty if it is none
+    of ours, or right."""
     folder, _, name = path.rpartition(".")
     package = folder.partition(".")[0]
-    # One in another package is the project's. Without a package, it is a name of ours by itself.
+    # One in another package is the project's. Without a package, it is a name of ours
+    # by itself.
     ours = (_PACKAGE.partition(".")[0], "storages")
     if package and not get_close_matches(package, ours):
         return ""
@@ -608,8 +652,8 @@ def _meant_by(path: str) -> str:
 
 
 def open_storage(crawler: Crawler, settings: RepSettings) -> StorageClient | None:
-    """Return the client of the crawl's storage; None for plain memory, which needs none;
-    ``SettingsError`` if the storage can't be made."""
+    """Return the client of the crawl's storage; None for plain memory, which needs
+    none; ``SettingsError`` if the storage can't be made."""
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None

@@ -1,6 +1,6 @@
-"""SQLite files, which `sqlite.py` uses as well: a damaged one is set aside, never deleted. And
-:class:`Journal`: what must survive the process, in a file under JOBDIR (held requests in holding/disk.py,
-pages from sitemaps in seeding/spool.py)."""
+"""SQLite files, which `sqlite.py` uses as well: a damaged one is set aside, never
+deleted. And :class:`Journal`: what must survive the process, in a file under JOBDIR
+(held requests in holding/disk.py, pages from sitemaps in seeding/spool.py)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Characters of the name of a table or index that an error shows: a file of others may have any.
+# Characters of the name of a table or index that an error shows: a file of others may
+# have any.
 _SHOWN = 80
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
-    """Open *path* (None: a temporary file), for use in any thread. The connection waits *seconds* for a
-    lock."""
+    """Open *path* (None: a temporary file), for use in any thread. The connection waits
+    *seconds* for a lock."""
     db = sqlite3.connect(
         path or "",
         timeout=seconds,
@@ -40,8 +41,8 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 
 def _decode(data: bytes) -> str:
-    # As by default, but for "replace": without it, one row with invalid text fails every query that
-    # meets it.
+    # As by default, but for "replace": without it, one row with invalid text fails
+    # every query that meets it.
     return data.decode("utf-8", "replace")
 
 
@@ -59,11 +60,11 @@ def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
 
 
 def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
-    """Create the tables of *schema* in a new file. Return the columns of each table, by its name: rows of
-    SQLite's ``table_info``.
+    """Create the tables of *schema* in a new file. Return the columns of each table, by
+    its name: rows of SQLite's ``table_info``.
 
-    A file that has other tables counts as damaged, and so does one with another index or constraint: each
-    could make saving slow, or refuse it.
+    A file that has other tables counts as damaged, and so does one with another index
+    or constraint: each could make saving slow, or refuse it.
     """
     with closing(sqlite3.connect(":memory:")) as example:
         example.executescript(schema)
@@ -86,8 +87,9 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether *error* says that the file itself is damaged, or isn't the one that it should be.
-    Setting it aside wouldn't help against other errors: a lock, a full disk, a read-only folder."""
+    """Whether *error* says that the file itself is damaged, or isn't the one that it
+    should be. Setting it aside wouldn't help against other errors: a lock, a full disk,
+    a read-only folder."""
     # Those are of subclasses, mostly OperationalError.
     return type(error) is sqlite3.DatabaseError
 
@@ -97,8 +99,8 @@ def opened(
     seconds: float,
     set_up: Callable[[sqlite3.Connection], T],
 ) -> tuple[sqlite3.Connection, T]:
-    """Open *path*, see :func:`connect`, and call *set_up* with the connection, which is closed if that
-    fails. Return the connection, and what *set_up* returned."""
+    """Open *path*, see :func:`connect`, and call *set_up* with the connection, which is
+    closed if that fails. Return the connection, and what *set_up* returned."""
     db = connect(path, seconds)
     try:
         return db, set_up(db)
@@ -108,56 +110,71 @@ def opened(
 
 
 def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> None:
-    """Rename the SQLite file at *path*, or what is left of it, with a warning; ``OSError`` if that
-    fails.
+    """Rename the SQLite file at *path*, or what is left of it, with a warning;
+    ``OSError`` if that fails.
 
-    Windows renames no file that a process has open. Then all stays as it is, to be tried again: the other
-    process will find the file damaged as well, and close it.
+    Windows renames no file that a process has open. Then all stays as it is, to be
+    tried again: the other process will find the file damaged as well, and close it.
     """
-    aside = path.with_name(f"{path.name}.unreadable-{time.time_ns()}")
-    # The file itself comes first: if it can't be renamed, all stays together. The others, which SQLite
-    # keeps beside it, must go, too: SQLite would take them for part of the next file of that name.
+    moment = time.time_ns()
+    aside = path.with_name(f"{path.name}.unreadable-{moment}")
+    # The file itself comes first: if it can't be renamed, all stays together. The
+    # others, which SQLite keeps beside it, must go, too: SQLite would take them for
+    # part of the next file of that name.
     for suffix in ("", "-wal", "-shm", "-journal"):
         part = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
             part.rename(aside.with_name(aside.name + suffix))
     logger.warning(
         "%(path)s can't be read (%(error)s) and was set aside as %(aside)s",
-        {"path": path, "error": error, "aside": aside.name},
+        {
+            "path": path,
+            "error": error,
+            "aside": aside.name,
+        },
         extra={"spider": spider},
     )
 
 
-# Seconds to wait for a lock in the event loop, which must not be blocked. Nobody else should lock a journal.
+# Seconds to wait for a lock in the event loop, which must not be blocked. Nobody else
+# should lock a journal.
 _LOCK_SECONDS = 0.005
-# Seconds to wait for a lock while a journal is opened or closed, where blocking is allowed.
+# Seconds to wait for a lock while a journal is opened or closed, where blocking is
+# allowed.
 _THREAD_LOCK_SECONDS = 1.0
-# Changes in one transaction after a failure: few, since a request may have a large body.
+# Changes in one transaction after a failure: few, since a request may have a large
+# body.
 _AT_ONCE = 10
-# The highest number that a row of the table has, or had before it was deleted. Others may have written
-# anything to the file: numbers near the end of SQLite's integers, or of another type, don't count.
+# The highest number that a row of the table has, or had before it was deleted. Others
+# may have written anything to the file: numbers near the end of SQLite's integers, or
+# of another type, don't count.
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
                      AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
 """
-# Seconds since the last failure until the log says that the file can be used again: on a full disk,
-# deletions make room for a moment, over and over.
+# Seconds since the last failure until the log says that the file can be used again: on
+# a full disk, deletions make room for a moment, over and over.
 _CALM_SECONDS = 10.0
 
 
-# Table and key of a row, and the row; None: it is to be deleted.
-_Change: TypeAlias = "tuple[tuple[str, Any], tuple[Any, ...] | None]"
+# The values of a row, as SQLite has them. The first is the key.
+_Row: TypeAlias = tuple[Any, ...]
+# Table and key of a row.
+_Place: TypeAlias = tuple[str, Any]
+# A place, and the row that comes there; None: the row there is to be deleted.
+_Change: TypeAlias = tuple[_Place, "_Row | None"]
 
 
 class Journal:
     """Tables in a file. Each has rows that are put and deleted by their primary keys.
 
-    Changes are in the file when :meth:`put` and :meth:`delete` return, and survive a kill of the
-    process, but not always a power cut. What can't be written now (the disk is full or read-only, the
-    file locked, damaged or not open) is kept in memory, the latest version of each row, until
-    :meth:`flush` can write it. Callers see no error, and limit what they add while
-    :attr:`failing_since` is set. The log says once that the file fails, and once that it works again.
+    Changes are in the file when :meth:`put` and :meth:`delete` return, and survive a
+    kill of the process, but not always a power cut. What can't be written now (the disk
+    is full or read-only, the file locked, damaged or not open) is kept in memory, the
+    latest version of each row, until :meth:`flush` can write it. Callers see no error,
+    and limit what they add while :attr:`failing_since` is set. The log says once that
+    the file fails, and once that it works again.
     """
 
     def __init__(
@@ -170,10 +187,11 @@ class Journal:
         *,
         gauge: str,
     ) -> None:
-        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS`` statements; the
-        first column of a table is its key, and one table's key is AUTOINCREMENT. *meanwhile*: what the
-        log says happens until the file works; *if_damaged*: what it says happens because the file is
-        damaged. *gauge*: the stat that is 1 while the file can't be used."""
+        """*path*: None for a temporary file. *schema*: ``CREATE … IF NOT EXISTS``
+        statements; the first column of a table is its key, and one table's key is
+        AUTOINCREMENT. *meanwhile*: what the log says happens until the file works;
+        *if_damaged*: what it says happens because the file is damaged. *gauge*: the
+        stat that is 1 while the file can't be used."""
         self.path = path
         self.failing_since: float | None = None
         """Since when the file can't be used, in seconds of the monotonic clock."""
@@ -185,20 +203,24 @@ class Journal:
         self._meanwhile = meanwhile
         self._if_damaged = if_damaged
         crawler = getattr(spider, "crawler", None)  # a spider of a test may have none
-        self._gauge = Gauge(crawler.stats if crawler is not None else None, gauge)
+        stats = crawler.stats if crawler is not None else None
+        self._gauge = Gauge(stats, gauge)
         self._db: sqlite3.Connection | None = None
-        """None before :meth:`open`, after :meth:`close`, and if the file could not be opened."""
-        self._pending: dict[tuple[str, Any], tuple[Any, ...] | None] = {}
-        """Changes that the file doesn't have, in the order in which they came: rows by table and key;
-        None: the row is to be deleted."""
+        """None before :meth:`open`, after :meth:`close`, and if the file could not be
+        opened."""
+        self._pending: dict[_Place, _Row | None] = {}
+        """Changes that the file doesn't have, in the order in which they came; None:
+        the row is to be deleted."""
         self._writes = True
         """Whether changes are written at once; not within :meth:`together`."""
         self._failed_at = 0.0
         """When the file failed last, by the monotonic clock."""
-        self._failed_read: tuple[str, tuple[Any, ...]] | None = None
-        """A query that failed, and its values: the file works again only once it can be read, too."""
+        self._failed_read: tuple[str, _Row] | None = None
+        """A query that failed, and its values: the file works again only once it can be
+        read, too."""
         self._has_logged_failure = False
-        """Whether the last thing that the log says about the file is that it can't be used."""
+        """Whether the last thing that the log says about the file is that it can't be
+        used."""
         self._last_ids: dict[str, int] = {}
         """The number of the newest row of each table that is numbered."""
         self._put_statements: dict[str, str] = {}
@@ -206,8 +228,8 @@ class Journal:
         """By table, as those that put rows."""
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Open or create the file, setting a damaged one aside. Return what *recover* returns for the
-        connection; None if the file can't be used now. Blocks."""
+        """Open or create the file, setting a damaged one aside. Return what *recover*
+        returns for the connection; None if the file can't be used now. Blocks."""
         set_up = partial(self._set_up, recover)
         try:
             try:
@@ -249,8 +271,14 @@ class Journal:
         self._set_lock_seconds(db, _LOCK_SECONDS)
         return recover(db)
 
-    def _prepare_statements(self, table: str, key: str, columns: int) -> None:
-        """Note how to write and delete rows of *table*. *key*: the column with the key."""
+    def _prepare_statements(
+        self,
+        table: str,
+        key: str,
+        columns: int,
+    ) -> None:
+        """Note how to write and delete rows of *table*. *key*: the column with the
+        key."""
         marks = ", ".join("?" for _ in range(columns))
         put = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608 (all ours)
         delete = f"DELETE FROM {table} WHERE {key} = ?"  # noqa: S608 (all ours)
@@ -263,18 +291,19 @@ class Journal:
     # Rows
 
     def new_id(self, table: str) -> int:
-        """Return the number of a new row of a table that is numbered: one that no row has had."""
+        """Return the number of a new row of a table that is numbered: one that no row
+        has had."""
         self._last_ids[table] += 1
         return self._last_ids[table]
 
-    def put(self, table: str, *rows: tuple[Any, ...]) -> None:
+    def put(self, table: str, *rows: _Row) -> None:
         """Write *rows*, in place of those with the same keys."""
         for row in rows:
-            key = table, row[0]
-            # Removed first: the new version comes after all earlier changes, in the order in which they
-            # are written.
-            self._pending.pop(key, None)
-            self._pending[key] = row
+            place = table, row[0]
+            # Removed first: the new version comes after all earlier changes, in the
+            # order in which they are written.
+            self._pending.pop(place, None)
+            self._pending[place] = row
         self._write()
 
     def delete(self, table: str, *keys: object) -> None:
@@ -293,20 +322,21 @@ class Journal:
             self._writes = True
             self._write()
 
-    def unwritten(self, table: str, key: object) -> tuple[Any, ...] | None:
-        """Return the row with this *key* if the file doesn't have it, or not this version."""
+    def unwritten(self, table: str, key: object) -> _Row | None:
+        """Return the row with this *key* if the file doesn't have it, or not this
+        version."""
         return self._pending.get((table, key))
 
-    def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of *query*, which should be few: the event loop waits for them.
-        ``sqlite3.Error`` if the file can't be read."""
+    def read(self, query: str, *values: object) -> list[_Row]:
+        """Return the rows of *query*, which should be few: the event loop waits for
+        them. ``sqlite3.Error`` if the file can't be read."""
         if self._db is None:
             raise sqlite3.OperationalError("it is not open")
         return self._db.execute(query, values).fetchall()
 
-    def read_latest(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Like :meth:`read`, but raise while there are changes that the file doesn't have. A file
-        that can't be read counts as failing."""
+    def read_latest(self, query: str, *values: object) -> list[_Row]:
+        """Like :meth:`read`, but raise while there are changes that the file doesn't
+        have. A file that can't be read counts as failing."""
         if self._db is None or self.failing_since is not None:
             raise sqlite3.OperationalError("it can't be used now")
         try:
@@ -319,7 +349,8 @@ class Journal:
     # Writing
 
     def _write(self) -> None:
-        """Write what is pending, unless that fails at present: then :meth:`flush` will."""
+        """Write what is pending, unless that fails at present: then :meth:`flush`
+        will."""
         if self._db is None or not self._writes or self.failing_since is not None:
             return
         try:
@@ -337,8 +368,8 @@ class Journal:
             # Neighbours that need the same statement are written by one call.
             for statement, group in groupby(changes.items(), self._statement_for):
                 db.executemany(statement, map(_values_of, group))
-        for key in changes:
-            del self._pending[key]
+        for place in changes:
+            del self._pending[place]
 
     def _statement_for(self, change: _Change) -> str:
         (table, _), row = change
@@ -347,8 +378,8 @@ class Journal:
         return statements[table]
 
     async def flush(self) -> None:
-        """Try again to write what couldn't be written. To be called every second, never twice at a
-        time."""
+        """Try again to write what couldn't be written. To be called every second, never
+        twice at a time."""
         db = self._db
         if db is None:
             return
@@ -393,7 +424,8 @@ class Journal:
     # What the log says
 
     def _note_failure(self, error: Exception) -> None:
-        """Note that the file can't be used, and log it unless the log says so already."""
+        """Note that the file can't be used, and log it unless the log says so
+        already."""
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
         self.damaged = self.damaged or is_damaged(error)
@@ -404,12 +436,17 @@ class Journal:
         consequence = self._if_damaged if self.damaged else self._meanwhile
         logger.warning(
             "Can't use %(path)s (%(error)s): %(consequence)s",
-            {"path": self._name, "error": error, "consequence": consequence},
+            {
+                "path": self._name,
+                "error": error,
+                "consequence": consequence,
+            },
             extra={"spider": self._spider},
         )
 
     def _log_if_usable_again(self) -> None:
-        """Log that the file can be used, if the log says that it can't, and it isn't damaged."""
+        """Log that the file can be used, if the log says that it can't, and it isn't
+        damaged."""
         if not self._has_logged_failure or self.damaged:
             return
         self._has_logged_failure = False
@@ -420,7 +457,8 @@ class Journal:
         )
 
 
-def _values_of(change: _Change) -> tuple[Any, ...]:
-    """Return the values for the statement that writes *change*: a row, or the key of one to delete."""
+def _values_of(change: _Change) -> _Row:
+    """Return the values for the statement that writes *change*: a row, or the key of
+    one to delete."""
     (_, key), row = change
     return (key,) if row is None else row

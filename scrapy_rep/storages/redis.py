@@ -1,5 +1,5 @@
-"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``, which is
-imported only where it is used."""
+"""Entries on a Redis server, shared by any number of machines. Needs the extra
+``redis``, which is imported only where it is used."""
 
 from __future__ import annotations
 
@@ -29,16 +29,20 @@ from scrapy_rep.storages.base import (
     unsqueeze,
 )
 
-# A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in client.py).
+# A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in
+# client.py).
 _TIMEOUT_SECONDS = 2.0
-# Keys in one call when iterating over all entries: other clients of the server wait for each call.
+# Keys in one call when iterating over all entries: other clients of the server wait for
+# each call.
 _AT_A_TIME = 500
 
-# The following are programs in Lua, which the server runs: nothing comes between their steps.
+# The following are programs in Lua, which the server runs: nothing comes between their
+# steps.
 
-# Returns the values of KEYS, and no more than a batch may have: other programs that share the server may
-# have written anything. A value that is longer than allowed, or no string, is returned as an empty one.
-# ARGV: the bytes that a value may have, and those that all may have.
+# Returns the values of KEYS, and no more than a batch may have: other programs that
+# share the server may have written anything. A value that is longer than allowed, or no
+# string, is returned as an empty one. ARGV: the bytes that a value may have, and those
+# that all may have.
 _READ = """
 local values = {}
 local room = tonumber(ARGV[2])
@@ -60,9 +64,10 @@ end
 return values
 """
 
-# Takes or renews the leases under KEYS, and returns a 1 for each that the owner has now, a 0 for others.
-# ARGV: the owner, and the milliseconds until a lease ends. A lease counts as free if it has no end (lost in
-# a restored dump) or an impossibly late one, or if its value is of another type.
+# Takes or renews the leases under KEYS, and returns a 1 for each that the owner has
+# now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A lease
+# counts as free if it has no end (lost in a restored dump) or an impossibly late one,
+# or if its value is of another type.
 _LEASE = """
 local leased = {}
 for number, key in ipairs(KEYS) do
@@ -85,9 +90,10 @@ for _, key in ipairs(KEYS) do
 end
 """
 
-# Reserves a turn for each of KEYS, an origin each, and returns how long each has to wait: what Turn.moment()
-# in base.py does, in milliseconds of the server's clock. ARGV: the most turns that may come before, then
-# delay and own wait of each turn. The value of a key is when the next request may be sent; then it expires.
+# Reserves a turn for each of KEYS, an origin each, and returns how long each has to
+# wait: what Turn.moment() in base.py does, in milliseconds of the server's clock. ARGV:
+# the most turns that may come before, then delay and own wait of each turn. The value
+# of a key is when the next request may be sent; then it expires.
 _TURN = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -110,16 +116,23 @@ return waits
 
 
 class RedisStorage(BatchStorage):
-    """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
+    """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and
+    ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many origins share one, and an old one is kept until it expires
-    so that decisions based on it can be checked.
+    Bodies have keys of their own: many origins share one, and an old one is kept until
+    it expires so that decisions based on it can be checked.
     """
 
     client_class: Any = None
-    """By default ``redis.Redis``. For a cluster, a subclass sets ``redis.RedisCluster``."""
+    """By default ``redis.Redis``. For a cluster, a subclass sets
+    ``redis.RedisCluster``."""
 
-    def __init__(self, url: str, prefix: str, expiry: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        expiry: float,
+    ) -> None:
         """:param expiry: seconds after its last change that an entry is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
@@ -132,7 +145,8 @@ class RedisStorage(BatchStorage):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RedisStorage:
-        """Use the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's ``REDIS_URL``.
+        """Use the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's
+        ``REDIS_URL``.
 
         :raises SettingsError: if neither is the URL of a Redis server
         """
@@ -153,15 +167,15 @@ class RedisStorage(BatchStorage):
 
     @cached_property
     def _client(self) -> Any:
-        """The Redis client. The first call makes it, in a thread, since a cluster's client connects at
-        once."""
+        """The Redis client. The first call makes it, in a thread, since a cluster's
+        client connects at once."""
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         client_class = self.client_class or redis.Redis
-        # Try again once, on a new connection: an idle one may have been closed, or its server may have
-        # become a replica in a failover.
+        # Try again once, on a new connection: an idle one may have been closed, or its
+        # server may have become a replica in a failover.
         retried = (redis.ConnectionError, redis.ReadOnlyError)
         return client_class.from_url(
             self._url,
@@ -191,7 +205,8 @@ class RedisStorage(BatchStorage):
         self,
         keys: Sequence[str | bytes],
     ) -> list[Entry | UnreadableEntry | None]:
-        """Return what is stored under each of *keys*, with the bodies that are still there."""
+        """Return what is stored under each of *keys*, with the bodies that are still
+        there."""
         entries: list[Entry | UnreadableEntry | None] = []
         hashes: dict[str, None] = {}
         # First the headers, which say which bodies they need.
@@ -210,8 +225,9 @@ class RedisStorage(BatchStorage):
         return entries
 
     def _values(self, keys: Sequence[str | bytes], limit: int) -> list[bytes | None]:
-        """Return the values of *keys*, each within *limit* bytes, and all within :data:`MAX_BATCH`; None
-        for keys that don't exist, or for which there is no room."""
+        """Return the values of *keys*, each within *limit* bytes, and all within
+        :data:`MAX_BATCH`; None for keys that don't exist, or for which there is no
+        room."""
         if not keys:
             return []
         read = self._client.register_script(_READ)
@@ -247,7 +263,8 @@ class RedisStorage(BatchStorage):
                     yield entry
 
     def body(self, sha256: str) -> bytes | None:
-        [packed] = self._values([self._key("body", sha256)], MAX_PACKED)
+        key = self._key("body", sha256)
+        [packed] = self._values([key], MAX_PACKED)
         return unsqueeze(packed) if packed else None
 
     def lease_many(
@@ -282,7 +299,8 @@ class RedisStorage(BatchStorage):
         return [int(milliseconds) / 1000 for milliseconds in reserve(keys, arguments)]
 
     def load_value(self, name: str) -> str | None:
-        [value] = self._values([self._key("value", name)], MAX_VALUE)
+        key = self._key("value", name)
+        [value] = self._values([key], MAX_VALUE)
         return None if value is None else value.decode("utf-8", "replace")
 
     def save_value(self, name: str, value: str) -> None:

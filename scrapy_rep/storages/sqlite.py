@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from os.path import samestat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
@@ -37,17 +37,22 @@ from scrapy_rep.storages.journal import (
 
 T = TypeVar("T")
 
+# A statement of SQL, and its parameters.
+_Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+
 # SQLite's application_id, which marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# The tables' version, SQLite's user_version. Raise it with any change of the tables: older versions of
-# this package leave the file alone then.
+# The tables' version, SQLite's user_version. Raise it with any change of the tables:
+# older versions of this package leave the file alone then.
 _VERSION = 1
 
-# The table "leases" has other rows as well: files of earlier versions have no tables for these, and if one
-# were added, such files would be set aside. In the place of the origin, these rows have:
-# "turn " and an origin. No request of the origin may be sent before the row's "until".
+# The table "leases" has other rows as well: files of earlier versions have no tables
+# for these, and if one were added, such files would be set aside. In the place of the
+# origin, these rows have: "turn " and an origin. No request of the origin may be sent
+# before the row's "until".
 _TURN = "turn "
-# "value " and the name of a value (Storage.load_value()). The row's "owner" is the value.
+# "value " and the name of a value (Storage.load_value()). The row's "owner" is the
+# value.
 _VALUE = "value "
 # The "until" of values, a time that never comes: rows whose time has come are deleted.
 _NEVER = 1e18
@@ -55,10 +60,10 @@ _NEVER = 1e18
 # Seconds to wait for the lock of the file: other processes hold it for milliseconds.
 _LOCK_SECONDS = 5.0
 
-# The header and the packed body of an entry are those of Entry in base.py. A lease says which process
-# ("owner") may fetch the robots.txt of an origin, and until when.
-# Bodies have a table of their own: many origins share one, and an old one is kept for a while so
-# that decisions based on it can be checked.
+# The header and the packed body of an entry are those of Entry in base.py. A lease says
+# which process ("owner") may fetch the robots.txt of an origin, and until when.
+# Bodies have a table of their own: many origins share one, and an old one is kept for a
+# while so that decisions based on it can be checked.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS entries (
     origin TEXT PRIMARY KEY,
@@ -82,8 +87,9 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 
-# What is read of a row. Other programs that share the file may have written anything: a header that is too
-# long is cut, which breaks it, and a body that is too long counts as none.
+# What is read of a row. Other programs that share the file may have written anything: a
+# header that is too long is cut, which breaks it, and a body that is too long counts as
+# none.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _SELECT = (
@@ -95,19 +101,22 @@ _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
-# Parameters: origin, owner, until; now, and the latest time at which a lease can end. It changes a row if the
-# lease is the owner's, free or over, or ends impossibly late.
+# Parameters: origin, owner, until; now, and the latest time at which a lease can end.
+# It changes a row if the lease is the owner's, free or over, or ends impossibly late.
 _LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-# Rows that are deleted at a time because they are old: other processes wait for the lock meanwhile.
+# Rows that are deleted at a time because they are old: other processes wait for the
+# lock meanwhile.
 _EXPIRING = 1000
-# When the next request of an origin may be sent; parameters: _TURN and the origin; then the time.
+# When the next request of an origin may be sent; parameters: _TURN and the origin; then
+# the time.
 _LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
 _SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
-# A value that belongs to no origin; parameters: _VALUE and its name; then the value, and _NEVER.
+# A value that belongs to no origin; parameters: _VALUE and its name; then the value,
+# and _NEVER.
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
 _SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
@@ -120,10 +129,11 @@ DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? 
 
 
 class SqliteStorage(BatchStorage):
-    """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
+    """Entries in a file. If that is broken, or not ours, it is set aside and a new one
+    created."""
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
-        """:param expiry: an entry that is more seconds older than one that is being saved is deleted"""
+        """Entries that are *expiry* seconds older than one being saved are deleted."""
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
@@ -133,7 +143,8 @@ class SqliteStorage(BatchStorage):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
-        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
+        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the
+        project."""
         settings = RepSettings.from_settings(crawler.settings)
         path = Path(data_path(settings.cache_path)).absolute()
         return cls(path, settings.cache_expiry)
@@ -160,7 +171,8 @@ class SqliteStorage(BatchStorage):
         bodies = []
         latest = 0.0
         for entry in entries:
-            rows.append((entry.origin, entry.header(), entry.sha256, entry.updated_at))
+            header = entry.header()
+            rows.append((entry.origin, header, entry.sha256, entry.updated_at))
             if entry.sha256:
                 bodies.append((entry.sha256, entry.updated_at, entry.packed))
             latest = max(latest, entry.updated_at)
@@ -172,8 +184,8 @@ class SqliteStorage(BatchStorage):
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
-                # Fewer than the limit: no old entry is left. Bodies expire after all entries that use
-                # them, as saving an entry updates its body's used_at.
+                # Fewer than the limit: no old entry is left. Bodies expire after all
+                # entries that use them, as saving an entry updates its body's used_at.
                 if expired < _EXPIRING:
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
@@ -190,12 +202,17 @@ class SqliteStorage(BatchStorage):
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        for _, header, packed in self._do(lambda db: db.execute(_SELECT)):
+        rows = self._do(lambda db: db.execute(_SELECT))
+        for _, header, packed in rows:
             yield entry_or_error(header, packed)
 
     def body(self, sha256: str) -> bytes | None:
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
-        row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
+
+        def load(db: sqlite3.Connection) -> Any:
+            return db.execute(query, (sha256,)).fetchone()
+
+        row = self._do(load)
         if row is None:
             return None
         [packed] = row
@@ -208,14 +225,16 @@ class SqliteStorage(BatchStorage):
         seconds: float,
     ) -> set[str]:
         now = time.time()
-        # No lease is that long: one that ends even later was taken before the clock was set back.
+        # No lease is that long: one that ends even later was taken before the clock was
+        # set back.
         latest = now + 10 * seconds
         statements = []
         for origin in origins:
             parameters = (origin, owner, now + seconds, now, latest)
             statements.append((_LEASE, parameters))
         leased = set()
-        for origin, changed in zip(origins, self._write(statements), strict=True):
+        changes = self._write(statements)
+        for origin, changed in zip(origins, changes, strict=True):
             if changed:
                 leased.add(origin)
         return leased
@@ -243,20 +262,24 @@ class SqliteStorage(BatchStorage):
 
     def load_value(self, name: str) -> str | None:
         key = _VALUE + name
-        row = self._do(lambda db: db.execute(_LOAD_VALUE, (key,)).fetchone())
+
+        def load(db: sqlite3.Connection) -> Any:
+            return db.execute(_LOAD_VALUE, (key,)).fetchone()
+
+        row = self._do(load)
         return None if row is None else str(row[0])
 
     def save_value(self, name: str, value: str) -> None:
-        self._write([(_SAVE_VALUE, (_VALUE + name, value, _NEVER))])
+        parameters = (_VALUE + name, value, _NEVER)
+        self._write([(_SAVE_VALUE, parameters)])
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _write(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> list[int]:
-        """Run *statements*, each with its parameters, in one transaction. Return how many rows each
-        changed."""
+    def _write(self, statements: Sequence[_Statement]) -> list[int]:
+        """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
             with db:
@@ -285,18 +308,19 @@ class SqliteStorage(BatchStorage):
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """Open the file, and create it if there is none. *damage*: what is wrong with the present file,
-        which is set aside."""
+        """Open the file, and create it if there is none. *damage*: what is wrong with
+        the present file, which is set aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One process at a time: no file may be renamed while another process opens it, and only one
-        # process may set it aside.
+        # One process at a time: no file may be renamed while another process opens it,
+        # and only one process may set it aside.
         name = f"{self._path}.lock"
         lock_file = sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
         with closing(lock_file) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
-                # Whatever it is (a foreign file of that name, say), the cache itself isn't damaged.
+                # Whatever it is (a foreign file of that name, say), the cache itself
+                # isn't damaged.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
             # Another process may have set it aside, and made a new one.
             if damage is not None and self._is_still_there():

@@ -1,9 +1,10 @@
-"""The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
+"""The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of
+HTML.
 
-It is made from the record alone, by a crawl as it goes, or from files later. `reading.py` sums up each
-crawl; `findings.py` decides what needs attention; this module finds what differs between crawls, and
-fills in the page: `page.html`, with `page.css` and `page.js`. Jinja is an extra, imported only when a
-report is written.
+It is made from the record alone, by a crawl as it goes, or from files later.
+`reading.py` sums up each crawl; `findings.py` decides what needs attention; this module
+finds what differs between crawls, and fills in the page: `page.html`, with `page.css`
+and `page.js`. Jinja is an extra, imported only when a report is written.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ _FOLDER = Path(__file__).parent
 
 
 def check_library(context: CrawlContext) -> bool:
-    """Return whether Jinja is installed. If it isn't, warn that there will be no report: the crawl goes
-    on."""
+    """Return whether Jinja is installed. If it isn't, warn that there will be no
+    report: the crawl goes on."""
     if find_spec(LIBRARY) is not None:
         return True
     logger.warning(
@@ -71,7 +72,12 @@ class Report:
     part = "report"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
-    def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
+    def __init__(
+        self,
+        context: CrawlContext,
+        uri: str,
+        table: OriginTable,
+    ) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context, "REP_REPORT", uri, overwrite=True)
         self._table = table
@@ -92,8 +98,9 @@ class Report:
             self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
 
     async def _page(self) -> bytes:
-        """Return the page. What takes long happens in threads: sorting many rows, unpacking bodies and
-        filling in the template. The table of origins belongs to the event loop."""
+        """Return the page. What takes long happens in threads: sorting many rows,
+        unpacking bodies and filling in the template. The table of origins belongs to
+        the event loop."""
         quoted = await run_in_thread(lambda: list(self._crawl.quoted()))
         entries: dict[tuple[str, str], Entry] = {}
         for row in quoted:
@@ -113,7 +120,8 @@ class Report:
         return await run_in_thread(make)
 
 
-# Crawls of one record that are shown, each a column of the page. Others are only mentioned.
+# Crawls of one record that are shown, each a column of the page. Others are only
+# mentioned.
 _CRAWLS = 50
 # Lines of a robots.txt that are quoted before, and after, the one that decided.
 _LINES_AROUND = 4
@@ -131,15 +139,16 @@ class Change:
     began: tuple[float, float]
     """When each of the two crawls began."""
     diff: dict[str, Any] | None = None
-    """What ``changed_lines()`` in `record.py` returns; None if a file's text isn't known."""
+    """What ``changed_lines()`` in `record.py` returns; None if a file's text isn't
+    known."""
 
 
 class ReportData:
     """What the page shows: one crawl, and how it differs from earlier ones."""
 
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
-        """*crawls*, each with its last line, the oldest first: the page shows the last one, and
-        compares all. *notes*: sentences about the record itself."""
+        """*crawls*, each with its last line, the oldest first: the page shows the last
+        one, and compares all. *notes*: sentences about the record itself."""
         self.crawls = crawls
         self.crawl = crawls[-1]
         self.notes = notes
@@ -176,8 +185,8 @@ class ReportData:
         return cls(crawls or [CrawlSum()], notes)
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
-        """Add what the robots.txt files say. *body_of* returns a body, given the origin and the
-        body's SHA-256; None if there is none."""
+        """Add what the robots.txt files say. *body_of* returns a body, given the origin
+        and the body's SHA-256; None if there is none."""
         for row in self.crawl.quoted():
             body = body_of(row.origin, row.sha256)
             if body is not None:
@@ -196,7 +205,8 @@ class ReportData:
 def _lines_of_files(
     record: Sequence[str | PathLike[str] | IO[bytes]],
 ) -> Iterator[Line | None]:
-    """Yield the lines of all files, which are open or named; see :func:`.reading.lines_of`."""
+    """Yield the lines of all files, which are open or named; see
+    :func:`.reading.lines_of`."""
     for file in record:
         if isinstance(file, (str, PathLike)):
             with open(file, "rb") as opened:
@@ -206,7 +216,8 @@ def _lines_of_files(
 
 
 def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
-    """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
+    """Yield whose robots.txt differs between two crawls, as far as both have an
+    answer."""
     for name, after in new.origins.items():
         before = old.origins.get(name)
         if before is None or _has_no_answer(before) or _has_no_answer(after):
@@ -277,8 +288,8 @@ def _template() -> Template:
 
 
 def _clean_text(value: Any) -> Any:
-    """Escape what can't be printed in any text that the page shows. Our own markup is ``Markup``, a
-    subclass of ``str``, and stays as it is."""
+    """Escape what can't be printed in any text that the page shows. Our own markup is
+    ``Markup``, a subclass of ``str``, and stays as it is."""
     return clean(value) if type(value) is str else value
 
 
@@ -299,6 +310,7 @@ def _duration(seconds: float) -> str:
 
 
 def _policy_hash(text: str) -> str:
-    """Return the hash by which the page's Content-Security-Policy allows its own style and script."""
+    """Return the hash by which the page's Content-Security-Policy allows its own style
+    and script."""
     digest = hashlib.sha256(text.encode()).digest()
     return "sha256-" + base64.b64encode(digest).decode()

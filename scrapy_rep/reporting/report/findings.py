@@ -1,5 +1,5 @@
-"""What the report says needs attention, the most serious first. What is found out about the same
-origins is one finding. `page.html` shows them all."""
+"""What the report says needs attention, the most serious first. What is found out about
+the same origins is one finding. `page.html` shows them all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ LEVELS = ("error", "warning", "note")
 # URLs or origins that a finding names: more would hide the other findings.
 _EXAMPLES = 5
 
-# What is said of origins, by the outcome of their last answer (a key of ``ANSWERS`` in `record.py`).
+# What is said of origins, by the outcome of their last answer (a key of ``ANSWERS`` in
+# `record.py`).
 _STRANGE_ANSWERS = {
     "challenge": "answered with a bot wall in place of robots.txt",
     "html": "answered with an HTML page in place of robots.txt",
@@ -30,8 +31,8 @@ class Finding:
     """One of :data:`LEVELS`."""
     sentences: list[str]
     sections: dict[str, str]
-    """The page's sections that say more, each with the outcome by which its table is filtered; empty:
-    not filtered."""
+    """The page's sections that say more, each with the outcome by which its table is
+    filtered; empty: not filtered."""
     origins: frozenset[str] = frozenset()
     """All origins that it is about; none if they aren't known."""
     examples: list[str] = field(default_factory=list)
@@ -59,8 +60,9 @@ def _finding(
     urls: Collection[str] = (),
     command: str = "",
 ) -> Finding:
-    """Return a finding of one *sentence* about *origins*; its examples are *urls*, or else the origins.
-    *section*: the page's section about it; *outcome*: by which its table is filtered."""
+    """Return a finding of one *sentence* about *origins*; its examples are *urls*, or
+    else the origins. *section*: the page's section about it; *outcome*: by which its
+    table is filtered."""
     examples = list(urls or origins)
     return Finding(
         level,
@@ -89,7 +91,8 @@ def _about_all_origins_of(
     finding: Finding,
     earlier: Sequence[Finding],
 ) -> Finding | None:
-    """Return the first of the *earlier* findings that is about each origin of *finding*, if they are known."""
+    """Return the first of the *earlier* findings that is about each origin of
+    *finding*, if they are known."""
     if not finding.origins:
         return None
     for candidate in earlier:
@@ -104,12 +107,24 @@ def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Fin
     closed = crawl.closed
     yield from _start_requests(crawl, rows, closed)
     for outcome, words in _STRANGE_ANSWERS.items():
-        yield from _of_outcome(crawl, rows, outcome, "warning", words)
+        yield from _of_outcome(
+            crawl,
+            rows,
+            outcome,
+            "warning",
+            words,
+        )
     if closed:
         sentence = f"{counted(len(closed), 'origin')} closed to this crawler."
-        yield _finding("warning", sentence, "rules", closed)
+        yield _finding("warning", sentence, "rules", origins=closed)
     yield from _sitemaps(crawl)
-    yield from _of_outcome(crawl, rows, "none", "note", "without an answer")
+    yield from _of_outcome(
+        crawl,
+        rows,
+        "none",
+        "note",
+        "without an answer",
+    )
     if crawl.changes:
         changed = []
         for change in crawl.changes.values():
@@ -117,13 +132,14 @@ def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Fin
                 changed.append(change["origin"])
         count = crawl.changes.ever_added
         sentence = f"robots.txt files that changed in the crawl: {count:,}."
-        yield _finding("note", sentence, "changes", changed)
+        yield _finding("note", sentence, "changes", origins=changed)
     yield from _dropped(crawl.counts["page_dropped"], "page rules")
     yield from _dropped(crawl.counts["usage_dropped"], "usage preferences")
 
 
 def _dropped(count: int, reason: str) -> Iterator[Finding]:
-    """Yield what is said of *count* items and requests that were dropped because of pages."""
+    """Yield what is said of *count* items and requests that were dropped because of
+    pages."""
     if count:
         sentence = f"Items and requests dropped because of {reason}: {count:,}."
         yield _finding("note", sentence, "pages")
@@ -136,18 +152,32 @@ def _of_outcome(
     level: str,
     words: str,
 ) -> Iterator[Finding]:
-    """Yield what is said, in *words*, of origins whose last answer had this *outcome*."""
+    """Yield what is said, in *words*, of origins whose last answer had this
+    *outcome*."""
     count = crawl.outcomes[outcome]
     if count:
         origins = [row.origin for row in rows if row.outcome == outcome]
         sentence = f"{counted(count, 'origin')} {words}."
-        yield _finding(level, sentence, "origins", origins, outcome=outcome)
+        yield _finding(
+            level,
+            sentence,
+            "origins",
+            origins,
+            outcome=outcome,
+        )
 
 
 def _unreachable(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield what is said of origins that could not be reached, and of requests to them."""
+    """Yield what is said of origins that could not be reached, and of requests to
+    them."""
     words = f"unreachable at the end ({in_words(crawl.reasons)})"
-    yield from _of_outcome(crawl, rows, "unreachable", "error", words)
+    yield from _of_outcome(
+        crawl,
+        rows,
+        "unreachable",
+        "error",
+        words,
+    )
     lost = crawl.counts["given_up"] + crawl.counts["dropped"]
     if lost and not crawl.dry_run:
         origins = []
@@ -155,12 +185,12 @@ def _unreachable(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding
             if row.counts["given_up"] or row.counts["dropped"]:
                 origins.append(row.origin)
         sentence = f"{counted(lost, 'request')} given up or dropped."
-        yield _finding("warning", sentence, "given-up", origins)
+        yield _finding("warning", sentence, "given-up", origins=origins)
     kept = crawl.counts["kept"]
     if kept:
         origins = [row.origin for row in rows if row.held]
         sentence = f"{counted(kept, 'request')} still held, kept for the next run."
-        yield _finding("note", sentence, "unreachable", origins)
+        yield _finding("note", sentence, "unreachable", origins=origins)
 
 
 def _start_requests(
@@ -168,7 +198,8 @@ def _start_requests(
     rows: Sequence[OriginRow],
     closed: Collection[str],
 ) -> Iterator[Finding]:
-    """Yield what is said of start requests that were refused. *closed*: origins that a rule closes."""
+    """Yield what is said of start requests that were refused. *closed*: origins that a
+    rule closes."""
     starts = crawl.finished.part("start_requests")
     refused = starts.number("refused")
     if not refused:
@@ -184,11 +215,12 @@ def _start_requests(
     passed = starts.flag("passed")
     outcome = "; others got through" if passed else ", and none got through"
     first_url = starts.text("url")
-    first = f"The first was {first_url}: {starts.text('why')}."
-    sentence = f"{' and '.join(reasons)}{outcome}. {first}"
-    # Of the refused requests, the record names only the first. If all of them fail for one reason, and
-    # there is a finding about origins with that reason, this one belongs to it: then it is said to be
-    # about the first one's origin.
+    why = starts.text("why")
+    first = f"The first was {first_url}: {why}."
+    sentence = " and ".join(reasons) + f"{outcome}. {first}"
+    # Of the refused requests, the record names only the first. If all of them fail for
+    # one reason, and there is a finding about origins with that reason, this one
+    # belongs to it: then it is said to be about the first one's origin.
     first_origin = _origin_part(first_url)
     if forbidden:
         alike = forbidden == refused and first_origin in closed
@@ -206,7 +238,8 @@ def _start_requests(
 
 
 def _sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
-    """Yield what is said of sitemaps that could not be read, other than guessed ones."""
+    """Yield what is said of sitemaps that could not be read, other than guessed
+    ones."""
     count = crawl.counts["sitemaps_failed"]
     if not count:
         return
@@ -219,7 +252,13 @@ def _sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
         sentence += f" The first: {failed[0]['problem']}."
     urls = [row["url"] for row in failed]
     origins = {_origin_part(url) for url in urls}
-    yield _finding("warning", sentence, "sitemaps", origins, urls=urls)
+    yield _finding(
+        "warning",
+        sentence,
+        "sitemaps",
+        origins,
+        urls=urls,
+    )
 
 
 def _origin_part(url: str) -> str:
@@ -228,6 +267,7 @@ def _origin_part(url: str) -> str:
 
 
 def in_words(reasons: Counter[str]) -> str:
-    """Return reasons and how often each occurs, the most frequent first: ``2 HTTP 503, 1 timeout``."""
+    """Return reasons and how often each occurs, the most frequent first: ``2 HTTP 503,
+    1 timeout``."""
     parts = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     return ", ".join(parts)

@@ -1,9 +1,10 @@
-"""Sums up the record of a crawl for the report: what became of origins, rules, sitemaps and pages.
+"""Sums up the record of a crawl for the report: what became of origins, rules, sitemaps
+and pages.
 
-:class:`CrawlSum` is given the lines of one crawl in turn, and keeps rows of plain values, which
-`page.html` shows and `findings.py` judges. Memory is bounded: beyond a limit, the origins that have had
-nothing new for longest are only counted. Times are seconds since the epoch; positions on the time axis
-are percent of its width.
+:class:`CrawlSum` is given the lines of one crawl in turn, and keeps rows of plain
+values, which `page.html` shows and `findings.py` judges. Memory is bounded: beyond a
+limit, the origins that have had nothing new for longest are only counted. Times are
+seconds since the epoch; positions on the time axis are percent of its width.
 """
 
 from __future__ import annotations
@@ -33,36 +34,43 @@ from scrapy_rep.text import duration
 
 # Limits on what is read from one line of a record, which anybody may have written.
 
-# Bytes of a line. Ours are far shorter; a longer one is read in pieces, and counts as unreadable.
+# Bytes of a line. Ours are far shorter; a longer one is read in pieces, and counts as
+# unreadable.
 _MAX_LINE = 1 << 22
 # Characters of a text.
 _MAX_TEXT = 2000
-# A larger number is cut to this one. The page's script, which sorts by numbers, has 53 bits for them.
+# A larger number is cut to this one. The page's script, which sorts by numbers, has 53
+# bits for them.
 _MAX_NUMBER = 10**15
 # Items of a list, or names of an object.
 _MAX_ITEMS = 50
 
 
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
-    """Yield the lines of a record; None for a line that isn't one. Blank lines are skipped."""
+    """Yield the lines of a record; None for a line that isn't one. Blank lines are
+    skipped."""
     while text := file.readline(_MAX_LINE):
         try:
             fields = json.loads(text.decode())
         except (ValueError, RecursionError):
             fields = None
-        if isinstance(fields, dict) and isinstance(fields.get("verdict"), str):
+        verdict = fields.get("verdict") if isinstance(fields, dict) else None
+        if isinstance(verdict, str):
             yield Line(fields)
         elif not text.isspace():
             yield None
 
 
 class Line:
-    """A line of the record, or an object within it: JSON whose values may be anything."""
+    """A line of the record, or an object within it: JSON whose values may be
+    anything."""
 
     __slots__ = ("fields",)
 
     def __init__(self, fields: object) -> None:
-        self.fields: dict[str, Any] = fields if isinstance(fields, dict) else {}
+        self.fields: dict[str, Any] = {}
+        if isinstance(fields, dict):
+            self.fields = fields
 
     def text(self, name: str, most: int = _MAX_TEXT) -> str:
         """Return a text, cut to *most* characters; nothing for any other value."""
@@ -78,7 +86,8 @@ class Line:
             return 0
 
     def seconds(self, name: str) -> float | None:
-        """Return a time in ISO 8601 as seconds since the epoch; None for any other value."""
+        """Return a time in ISO 8601 as seconds since the epoch; None for any other
+        value."""
         # Python 3.10 reads no Z.
         text = self.text(name, 40).replace("Z", "+00:00")
         try:
@@ -87,7 +96,8 @@ class Line:
             return None
 
     def flag(self, name: str) -> bool:
-        """Return whether a value is ``true``, not just something that counts as true."""
+        """Return whether a value is ``true``, not just something that counts as
+        true."""
         return self.fields.get(name) is True
 
     def part(self, name: str) -> Line:
@@ -107,14 +117,16 @@ class Line:
 
 @dataclass(slots=True)
 class Period:
-    """A bar on the time axis: an unbroken row of failures to fetch an origin's robots.txt."""
+    """A bar on the time axis: an unbroken row of failures to fetch an origin's
+    robots.txt."""
 
     origin: str
     began: float
     """When the first of these fetches began."""
     ended: float
     end: str = "open"
-    """How it ended: ``answered``; ``given_up``, with the last request; or ``open``, with the crawl."""
+    """How it ended: ``answered``; ``given_up``, with the last request; or ``open``,
+    with the crawl."""
     fetches: int = 0
     reason: str = ""
     """The latest failure, in words."""
@@ -142,7 +154,8 @@ class OriginRow:
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.ANSWERS`."""
     cause: str = ""
-    """Why it is unreachable, in a word or two (``kind_of()`` in `record.py`); empty if it isn't."""
+    """Why it is unreachable, in a word or two (``kind_of()`` in `record.py`); empty if
+    it isn't."""
     reason: str = ""
     """What the record says about the last answer."""
     url: str = ""
@@ -162,7 +175,8 @@ class OriginRow:
     held: int = 0
     """How many requests are held, or wait for a first answer, now."""
     waiting: int = 0
-    """How many requests came to wait for a first answer since the last answer or failure."""
+    """How many requests came to wait for a first answer since the last answer or
+    failure."""
     still_waiting: int = 0
     """How many of these have not left."""
     period: Period | None = None
@@ -170,7 +184,8 @@ class OriginRow:
 
     @property
     def order(self) -> tuple[int, str]:
-        """A key that sorts those refused most first, and of others those whose answer is unusual."""
+        """A key that sorts those refused most first, and of others those whose answer
+        is unusual."""
         interest = 0
         for name in _COUNTS_OF_TROUBLE:
             interest += 2 * self.counts[name]
@@ -184,7 +199,8 @@ class StatementRow:
     """One thing that pages say about themselves, and how many do."""
 
     subject: str
-    """Why something was dropped (one of :data:`DROPS`), or a use and whether it is permitted."""
+    """Why something was dropped (one of :data:`DROPS`), or a use and whether it is
+    permitted."""
     text: str
     """The statement, and where it stands."""
     url: str
@@ -194,11 +210,17 @@ class StatementRow:
     """How many requests or items were dropped because of it."""
 
 
-# The time axis has a tick every so many seconds: the shortest of these steps with which it has at most
-# _TICKS of them. For longer crawls, a step is some whole days.
+# The time axis has a tick every so many seconds: the shortest of these steps with which
+# it has at most _TICKS of them. For longer crawls, a step is some whole days.
 _TICK_STEPS = (
-    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20),
-    *(60, 120, 300, 600, 1200, 3600, 7200, 14400, 28800),
+    # Parts of a second.
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    # Seconds.
+    *(1, 2, 5, 10, 20),
+    # Minutes: 1, 2, 5, 10, 20.
+    *(60, 120, 300, 600, 1200),
+    # Hours: 1, 2, 4, 8.
+    *(3600, 7200, 14400, 28800),
 )
 _TICKS = 7
 _DAY_SECONDS = 86400
@@ -235,7 +257,8 @@ class Axis:
         return round(min(100.0, max(0.0, percent)), 3)
 
     def bar(self, period: Period) -> tuple[float, float]:
-        """Return where the bar of *period* begins, and its width: visible, however short it is."""
+        """Return where the bar of *period* begins, and its width: visible, however
+        short it is."""
         left = min(self.x(period.began), 100 - _NARROWEST)
         width = max(_NARROWEST, self.x(period.ended) - left)
         return left, round(width, 3)
@@ -250,11 +273,13 @@ class Timeline:
 
     def __init__(self) -> None:
         self._points: list[tuple[float, int]] = []
-        """Each time at which the number changed, and the number from then on, less that at first."""
+        """Each time at which the number changed, and the number from then on, less that
+        at first."""
         self._count = 0
         self._least = 0
-        """The smallest count. It is negative if requests leave that an earlier run held: so many were
-        there from the beginning, though this record has no line about their arrival."""
+        """The smallest count. It is negative if requests leave that an earlier run
+        held: so many were there from the beginning, though this record has no line
+        about their arrival."""
 
     def change(self, at: float, difference: int) -> None:
         """Note that *difference* more requests are held from then on."""
@@ -268,9 +293,10 @@ class Timeline:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Replace each two points by one, which has the larger number: peaks stay. The last point
-        stays as it is."""
+        """Replace each two points by one, which has the larger number: peaks stay. The
+        last point stays as it is."""
         *points, last = self._points
+        # These are 2 * _POINTS: an even number.
         pairs = zip(points[::2], points[1::2], strict=True)
         self._points = []
         for (at, count), (_, next_count) in pairs:
@@ -304,8 +330,8 @@ _URL_LENGTH = 500
 MAX_GIVEN_UP = 5_000
 """URLs that the page lists, to be crawled again."""
 
-# Limits on what the page shows, the most important rows of each table: browsers take long to lay out
-# more.
+# Limits on what the page shows, the most important rows of each table: browsers take
+# long to lay out more.
 MAX_ORIGINS = 10_000
 MAX_RULES = 300
 MAX_SITEMAPS = 1_000
@@ -313,13 +339,15 @@ MAX_PERIODS = 400
 MAX_STATEMENTS = 200
 MAX_CHANGES = 500
 
-# Origins whose robots.txt is quoted: each quotation takes reading a file, and room on the page.
+# Origins whose robots.txt is quoted: each quotation takes reading a file, and room on
+# the page.
 _QUOTED = 250
 _QUOTED_OF_A_RULE = 20
 
 # Patterns of rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-# Outcomes of fetches that brought no answer: they were cancelled or impossible, or they failed.
+# Outcomes of fetches that brought no answer: they were cancelled or impossible, or they
+# failed.
 _NO_ANSWERS = ("none", "unreachable")
 
 DROPS = (
@@ -330,14 +358,16 @@ DROPS = (
     "usage_request",
     "usage_item",
 )
-"""Verdicts of lines about requests or items that were dropped because of what a page says."""
+"""Verdicts of lines about requests or items that were dropped because of what a page
+says."""
 
 
 class AnsweredOrigins(NamedTuple):
     """Origins whose answers amount to the same."""
 
     words: str
-    """What they amount to, as the log's summary says it: a value of ``ANSWERS`` in `record.py`."""
+    """What they amount to, as the log's summary says it: a value of ``ANSWERS`` in
+    `record.py`."""
     origins: int
     """How many there are."""
     outcomes: list[str]
@@ -345,8 +375,11 @@ class AnsweredOrigins(NamedTuple):
 
 
 def _sitemap_order(row: dict[str, Any]) -> tuple[bool, bool, str]:
-    """Return a key that sorts sitemaps with problems first, then those of which nothing was taken."""
-    return not row["problem"], row["taken"] > 0, row["url"]
+    """Return a key that sorts sitemaps with problems first, then those of which nothing
+    was taken."""
+    has_problem = bool(row["problem"])
+    was_useful = row["taken"] > 0
+    return not has_problem, was_useful, row["url"]
 
 
 def _longest_first(period: Period) -> float:
@@ -358,7 +391,8 @@ def _most_frequent_first(row: StatementRow) -> int:
 
 
 def _as_added(_: object) -> int:
-    """Return the same key for all rows: they stay in the order in which they were added."""
+    """Return the same key for all rows: they stay in the order in which they were
+    added."""
     return 0
 
 
@@ -383,8 +417,8 @@ class CrawlSum:
         self.began = 0.0
         self.ended = 0.0
         self.counts: Counter[str] = Counter()
-        """Requests by what became of them, and some totals, named as in the record. Those of an origin
-        are added when its row is complete, see :meth:`_add_up`."""
+        """Requests by what became of them, and some totals, named as in the record.
+        Those of an origin are added when its row is complete, see :meth:`_add_up`."""
         self.outcomes: Counter[str] = Counter()
         """How many origins are added up, by outcome."""
         self.reasons: Counter[str] = Counter()
@@ -429,7 +463,8 @@ class CrawlSum:
         )
         """What sites and pages say about their use."""
         self.given_up: dict[str, None] = {}
-        """URLs of requests that failed because robots.txt was unreachable, the first of them."""
+        """URLs of requests that failed because robots.txt was unreachable, the first of
+        them."""
         self._held_or_waiting = Timeline()
         self._waiting = Timeline()
 
@@ -450,7 +485,8 @@ class CrawlSum:
             return self._nowhere
         return self.origins.row(name, lambda: OriginRow(name))
 
-    # Handlers: each is given a line with the verdict that _HANDLERS names, and the line's time.
+    # Handlers: each is given a line with the verdict that _HANDLERS names, and the
+    # line's time.
 
     # The crawl
 
@@ -497,8 +533,14 @@ class CrawlSum:
             origin.sha256 = line.text("sha256", 64)
             self._note_answer(origin, answer, at)
 
-    def _note_answer(self, origin: OriginRow, answer: Line, at: float) -> None:
-        """Note an *answer* that counts: it ends a period of failures, and lets requests go on."""
+    def _note_answer(
+        self,
+        origin: OriginRow,
+        answer: Line,
+        at: float,
+    ) -> None:
+        """Note an *answer* that counts: it ends a period of failures, and lets requests
+        go on."""
         delay = answer.fields.get("crawl_delay")
         origin.delay = None
         if isinstance(delay, int | float) and 0 < delay < 10**9:
@@ -510,8 +552,14 @@ class CrawlSum:
         origin.counts["waited"] += origin.waiting
         origin.waiting = 0
 
-    def _note_failure(self, origin: OriginRow, answer: Line, at: float) -> None:
-        """Note a failure: requests that wait for a first answer count as held from now on."""
+    def _note_failure(
+        self,
+        origin: OriginRow,
+        answer: Line,
+        at: float,
+    ) -> None:
+        """Note a failure: requests that wait for a first answer count as held from now
+        on."""
         if origin.period is None:
             asked = answer.seconds("asked")
             began = at if asked is None else min(asked, at)
@@ -527,8 +575,14 @@ class CrawlSum:
         origin.waiting = 0
         origin.still_waiting = 0
 
-    def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
-        """End the period of failures of *origin*, if there is one; *end*: see :attr:`Period.end`."""
+    def _end_period(
+        self,
+        origin: OriginRow,
+        end: str,
+        at: float,
+    ) -> None:
+        """End the period of failures of *origin*, if there is one; *end*: see
+        :attr:`Period.end`."""
         period = origin.period
         if period is None:
             return
@@ -562,7 +616,8 @@ class CrawlSum:
     # Requests
 
     def _on_allowed(self, line: Line, _: float) -> None:
-        """One request was allowed for a special reason, or *count* requests were allowed."""
+        """One request was allowed for a special reason, or *count* requests were
+        allowed."""
         reason = line.text("reason")
         if reason.startswith(IMPOLITE):
             name = "passed"
@@ -579,7 +634,8 @@ class CrawlSum:
         self._remember_to_repeat(line)
 
     def _remember_to_repeat(self, line: Line) -> None:
-        """Keep the URL of a request that failed: the page lists them, to be crawled again."""
+        """Keep the URL of a request that failed: the page lists them, to be crawled
+        again."""
         if self.dry_run or len(self.given_up) >= MAX_GIVEN_UP:
             return
         url = line.text("url", _MAX_TEXT + 1)
@@ -602,7 +658,8 @@ class CrawlSum:
                 sha256=line.text("sha256", 64),
             )
 
-        self.rules.refuse(rule, line.text("group"), origin.origin, describe)
+        group = line.text("group")
+        self.rules.refuse(rule, group, origin.origin, describe)
 
     def _on_held(self, line: Line, at: float) -> None:
         """A request is held, or waits for a first answer."""
@@ -629,7 +686,8 @@ class CrawlSum:
         verdict = line.text("verdict")
         origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
-        # The record doesn't say which request it is: while any wait, it is taken for one of them.
+        # The record doesn't say which request it is: while any wait, it is taken for
+        # one of them.
         if origin.still_waiting:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
@@ -644,10 +702,12 @@ class CrawlSum:
     # Sitemaps, pages, usage
 
     def _on_sitemap(self, line: Line, _: float) -> None:
-        """A sitemap was read to its end, or could not be read. Its row has the fields of the line, which
-        docs/observing.md explains, and its *problem*, if there was one."""
+        """A sitemap was read to its end, or could not be read. Its row has the fields
+        of the line, which docs/observing.md explains, and its *problem*, if there was
+        one."""
         sitemap = line.part("sitemap")
-        row: dict[str, Any] = {"url": line.text("url")}
+        row: dict[str, Any] = {}
+        row["url"] = line.text("url")
         for name in ("found", "by", "kind", "failed"):
             row[name] = sitemap.text(name)
         for name in ("entries", "taken"):
@@ -662,7 +722,8 @@ class CrawlSum:
         self.sitemaps.add(row)
 
     def _on_page(self, line: Line, _: float) -> None:
-        """Something was dropped because of what a page says, or would be without a dry run."""
+        """Something was dropped because of what a page says, or would be without a dry
+        run."""
         verdict = line.text("verdict")
         text = line.text("reason", _REASON_LENGTH)
         row = self._count_statement(self.pages, verdict, text, line)
@@ -693,7 +754,8 @@ class CrawlSum:
         text: str,
         line: Line,
     ) -> StatementRow:
-        """Count a statement that the page of *line* makes, and return its row in *rows*."""
+        """Count a statement that the page of *line* makes, and return its row in
+        *rows*."""
 
         def make() -> StatementRow:
             return StatementRow(subject, text, line.text("url"))
@@ -723,8 +785,8 @@ class CrawlSum:
     # What the page shows besides rows
 
     def quoted(self) -> Iterator[RuleOrigin]:
-        """Yield the origins whose robots.txt is quoted: for each rule on the page, those that it
-        refused most often."""
+        """Yield the origins whose robots.txt is quoted: for each rule on the page,
+        those that it refused most often."""
         count = 0
         for rule in self.rules.top:
             for rule_origin in rule.origins[:_QUOTED_OF_A_RULE]:
@@ -766,14 +828,16 @@ class CrawlSum:
     # The end
 
     def _add_up(self, origin: OriginRow) -> None:
-        """Add the counts of a row to those of the crawl. It is complete: the record is at its end, or
-        too many origins came after this one, and its row is forgotten."""
+        """Add the counts of a row to those of the crawl. It is complete: the record is
+        at its end, or too many origins came after this one, and its row is
+        forgotten."""
         period = origin.period
         if period is not None:
             if origin.held:
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
-                # Nobody waits any more: nothing is known of the origin after the last giving up.
+                # Nobody waits any more: nothing is known of the origin after the last
+                # giving up.
                 self._end_period(origin, "given_up", period.ended)
             else:
                 self._end_period(origin, "open", period.ended)
