@@ -407,13 +407,7 @@ def compare(
         was = _verdict(old_robots.decide(address, chain, obey_global=obey_global))
         now = _verdict(new_robots.decide(address, chain, obey_global=obey_global))
         if was != now:
-            turned.append(
-                {
-                    "url": url,
-                    "was": was,
-                    "now": now,
-                }
-            )
+            turned.append({"url": url, "was": was, "now": now})
     return {
         **changed_lines(old, new),
         "turned": turned[:_COMPARED_URLS],
@@ -621,7 +615,8 @@ class RuleRows(Rows[RuleRow]):
                 row.all_origins += 1
             if len(row.first_origins) >= self._kept_origins:
                 return
-            rule_origin = row.first_origins[origin] = describe()
+            rule_origin = describe()
+            row.first_origins[origin] = rule_origin
         rule_origin.times += 1
 
 

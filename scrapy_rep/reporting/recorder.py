@@ -232,6 +232,7 @@ class Recorder(ResolutionListener):
         self._counts.note_answer(state.origin, outcome)
 
     def _record_answer(self, state: OriginState, flight: Flight) -> None:
+        """Put the answer to *flight* on record."""
         chain = self._origins.agents.chain_of(flight.request)
         delay = self._origins.crawl_delay.seconds(state, chain)
         fields = answer_fields(state, flight, delay, self._context.clock())
@@ -403,6 +404,7 @@ class Recorder(ResolutionListener):
         *,
         direct: bool,
     ) -> None:
+        """Log that *request* fails with *error*. *direct*: see :meth:`dropped`."""
         is_unreachable = isinstance(error, RobotsUnreachable)
         # A user of scrapy fetch, say, waits for this page, and robots.txt fails them.
         user_waits = self._interactive and error.origin is not None and not self.dry_run
@@ -668,6 +670,7 @@ class ChoiceListener(ResolutionListener):
         self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
+        # REP_UNREACHABLE_RULES = "google-2026" asks whether an origin's pages still answer.
         if choices.ladder:
             connect(self._note_page, scrapy_signals.response_received)
 

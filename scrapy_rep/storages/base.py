@@ -48,8 +48,8 @@ MAX_ENTRY_HEADER = 262_144
 the cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body: Storages don't even read a longer one. What can't be
-compressed gets a little longer than it was."""
+"""Bytes of a packed body. Storages don't even read a longer one, either. It is more than
+MAX_BYTES, as what can't be compressed gets a little longer than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
@@ -98,10 +98,10 @@ def squeeze(data: bytes) -> bytes:
     window_bits = -12 if is_small else -15
     memory_level = 5 if is_small else 8
     squeezer = zlib.compressobj(
-        6,
-        zlib.DEFLATED,
-        window_bits,
-        memory_level,
+        level=6,
+        method=zlib.DEFLATED,
+        wbits=window_bits,
+        memLevel=memory_level,
         zdict=_PRESET,
     )
     return squeezer.compress(data) + squeezer.flush()
@@ -117,7 +117,7 @@ def unsqueeze(data: bytes) -> bytes:
         plain = unsqueezer.decompress(data, _MAX_UNPACKED)
     except (zlib.error, TypeError) as error:
         raise UnreadableEntry(f"broken: {error}") from None
-    if not unsqueezer.eof:
+    if not unsqueezer.eof:  # there is more, or less, than there should be
         raise UnreadableEntry("broken: it is cut off, or too large")
     return plain
 
@@ -365,6 +365,7 @@ def _limits_of_fields() -> dict[str, _Limits]:
     return limits
 
 
+# What Entry._check_values() goes by.
 _LIMITS = _limits_of_fields()
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -387,6 +388,7 @@ class Turn(NamedTuple):
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
+            # If as many turns as possible come before this one.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment

@@ -46,13 +46,14 @@ _APPLICATION = 0x52455063
 # older versions of this package leave the file alone then.
 _VERSION = 1
 
-# The table "leases" has other rows as well: files of earlier versions have no tables
-# for these, and if one were added, such files would be set aside. In the place of the
-# origin, these rows have: "turn " and an origin. No request of the origin may be sent
-# before the row's "until".
+# The table "leases" has rows of two other kinds as well, which have one of these words
+# before the text in the column "origin". A table of their own would be cleaner, but files
+# of earlier versions don't have it, and would be set aside.
+
+# A turn: no request of the origin after this word may be sent before the row's "until".
 _TURN = "turn "
-# "value " and the name of a value (Storage.load_value()). The row's "owner" is the
-# value.
+# A value (Storage.load_value()): its name is after this word, its text is the row's
+# "owner".
 _VALUE = "value "
 # The "until" of values, a time that never comes: rows whose time has come are deleted.
 _NEVER = 1e18
@@ -96,7 +97,8 @@ _SELECT = (
     f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 )
 _SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
-# Parameters: SHA-256, time, packed body.
+# Parameters: SHA-256, time, packed body. Of a body that is there, only its use is noted,
+# and a damaged one is mended.
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
@@ -155,7 +157,7 @@ class SqliteStorage(BatchStorage):
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             entries = {}
-            room = MAX_BATCH
+            room = MAX_BATCH  # bytes for the bodies of the other entries
             for origin, header, packed in db.execute(query, origins):
                 if isinstance(packed, bytes | str):
                     room -= len(packed)
@@ -176,7 +178,7 @@ class SqliteStorage(BatchStorage):
             if entry.sha256:
                 bodies.append((entry.sha256, entry.updated_at, entry.packed))
             latest = max(latest, entry.updated_at)
-        expired_before = latest - self._expiry
+        expired_before = latest - self._expiry  # older entries are deleted
 
         def save(db: sqlite3.Connection) -> None:
             with db:
@@ -267,7 +269,10 @@ class SqliteStorage(BatchStorage):
             return db.execute(_LOAD_VALUE, (key,)).fetchone()
 
         row = self._do(load)
-        return None if row is None else str(row[0])
+        if row is None:
+            return None
+        [value] = row
+        return str(value)
 
     def save_value(self, name: str, value: str) -> None:
         parameters = (_VALUE + name, value, _NEVER)

@@ -248,6 +248,7 @@ class Axis:
         for step in _TICK_STEPS:
             if self._span <= _TICKS * step:
                 return step
+        # So many that there are no more ticks than that, either.
         days = 1 + self._span // (_DAY_SECONDS * _TICKS)
         return _DAY_SECONDS * days
 
@@ -491,6 +492,7 @@ class CrawlSum:
     # The crawl
 
     def _on_start(self, line: Line, _: float) -> None:
+        """The first line: who crawls, and how."""
         settings = line.part("settings")
         self.name = settings.text("spider")
         self.agent = settings.text("agent")
@@ -502,6 +504,7 @@ class CrawlSum:
         self.dry_run = line.flag("dry_run")
 
     def _on_end(self, line: Line, _: float) -> None:
+        """The last line. Without it, the crawl was killed, or goes on."""
         self.finished = line.part("counts")
         self.finish_reason = line.text("reason")
 
@@ -518,6 +521,7 @@ class CrawlSum:
         if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
         if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
+            # Nothing is known by it. Without any other answer, the page shows the reason.
             origin.reason = origin.reason or reason
             return
         origin.url = line.text("url")
@@ -643,6 +647,7 @@ class CrawlSum:
             self.given_up[url] = None
 
     def _on_disallowed(self, line: Line, _: float) -> None:
+        """A rule, or a setting, refused a request."""
         origin = self._row_of(line)
         origin.counts["forbidden"] += 1
         # Without a rule, a setting decided, and the reason names it.
@@ -734,7 +739,7 @@ class CrawlSum:
         self.counts[total] += 1
 
     def _on_usage(self, line: Line, _: float) -> None:
-        """It was recorded what a page, and its site, say about its use."""
+        """A page came with usage preferences, its own or its site's."""
         self.counts["usage_pages"] += 1
         for item in line.part("usage").items("statements"):
             statement = Line(item)
