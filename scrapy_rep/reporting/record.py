@@ -163,7 +163,7 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
 
 # Bytes at the start of a body that are searched for signs of HTML, bot walls and rules:
 # searching all 500 KB would hold the event loop.
-_SEARCHED = 20_000
+_SEARCHED_BYTES = 20_000
 # A line that says something, not only a comment.
 _SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
 # What pages of bot walls have in them, in lower case: those of Cloudflare, Imperva,
@@ -189,7 +189,7 @@ _BOT_WALL = "bot wall"
 # origin.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
 # Kinds of failures, by the class of the exception, with which a reason begins.
-_KINDS = {
+_KINDS_OF_FAILURES = {
     "CannotResolveHostError": "unknown host",
     "UnsupportedURLSchemeError": "unknown host",
     "DownloadTimeoutError": "timeout",
@@ -270,12 +270,12 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
         body = b""
     if entry.wall:
         return "challenge", body
-    start = body[:_SEARCHED]
+    start = body[:_SEARCHED_BYTES]
     if is_html(start):
         if _has_wall_words(start) and is_challenge(entry.status, body):
             return "challenge", body
         return "html", body
-    is_large = len(body) > _SEARCHED
+    is_large = len(body) > _SEARCHED_BYTES
     return "rules" if is_large or _SAYS_SOMETHING.search(body) else "empty", body
 
 
@@ -302,8 +302,8 @@ def kind_of(reason: str | None) -> str:
         if any(sign in reason for sign in _SIGNS_OF_A_WALL):
             return _BOT_WALL
         return name[: len("HTTP 503")]
-    if name in _KINDS:
-        return _KINDS[name]
+    if name in _KINDS_OF_FAILURES:
+        return _KINDS_OF_FAILURES[name]
     if "SSL" in reason:
         return "TLS"
     if "onnection" in reason:  # Connection, connection
@@ -320,7 +320,7 @@ _COMPARED_URLS = 20
 MAX_LINES = 50
 """Lines added, and lines removed, that a line about a change has."""
 # Characters of each of them.
-_LINE_LENGTH = 300
+_CHANGED_LINE_LENGTH = 300
 
 
 class ChangeWatch:
@@ -427,8 +427,8 @@ def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     added = list((after - before).elements())
     removed = list((before - after).elements())
     return {
-        "added": [line[:_LINE_LENGTH] for line in added[:MAX_LINES]],
-        "removed": [line[:_LINE_LENGTH] for line in removed[:MAX_LINES]],
+        "added": [line[:_CHANGED_LINE_LENGTH] for line in added[:MAX_LINES]],
+        "removed": [line[:_CHANGED_LINE_LENGTH] for line in removed[:MAX_LINES]],
         "lines_added": len(added),
         "lines_removed": len(removed),
     }

@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 # others log a warning if they are given that choice.
 _SCHEMES_WITH_CHOICE = ("", "file", "ftp", "ftps")
 # The scheme of a URI. One letter is a drive of Windows.
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_URI_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # In settings with a URI, as in Scrapy's FEEDS: %(time)s, or an attribute of the spider,
 # %(name)s.
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
@@ -76,7 +76,7 @@ class Feed:
     def _make_storage(self, *, overwrite: bool) -> Any:
         """Return the feed storage that the project has for the URI's scheme."""
         crawler = self._context.crawler
-        match = _SCHEME.match(self._uri)
+        match = _URI_SCHEME.match(self._uri)
         scheme = match[1].lower() if match is not None else ""
         path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
         if path is None:

@@ -70,14 +70,14 @@ Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 
 # Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't
 # have it.
-_PARSED = getattr(scrapy_signals, "robots_parsed", None)
+_ROBOTS_PARSED = getattr(scrapy_signals, "robots_parsed", None)
 # Different errors of the project's configuration that are logged, once each.
-_MAX_MISCONFIGURED = 1000
+_MAX_LOGGED_ERRORS = 1000
 # The meta key of start requests, which Scrapy's StartSpiderMiddleware sets.
 _START_KEY = "is_start_request"
 # Names of settings in the words about a choice (``Status.setting`` in
 # origins/status.py).
-_SETTING = re.compile(r"REP_([A-Z_]+)")
+_SETTING_NAME = re.compile(r"REP_([A-Z_]+)")
 
 
 class Recorder(ResolutionListener):
@@ -326,7 +326,7 @@ class Recorder(ResolutionListener):
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         key = f"{origin.scheme} {error}"
         count = len(self._misconfigured)
-        if key in self._misconfigured or count >= _MAX_MISCONFIGURED:
+        if key in self._misconfigured or count >= _MAX_LOGGED_ERRORS:
             return
         self._misconfigured.add(key)
         logger.error(
@@ -631,8 +631,14 @@ class Signals(ResolutionListener):
             await self._announce(state)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
-        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
-            await send(_PARSED, robotparser=RobotParser(robots), request=flight.request)
+        if (
+            robots is not None
+            and _ROBOTS_PARSED is not None
+            and has_listeners(_ROBOTS_PARSED)
+        ):
+            await send(
+                _ROBOTS_PARSED, robotparser=RobotParser(robots), request=flight.request
+            )
         if answer is not None and has_listeners(robots_resolved):
             await send(
                 robots_resolved,
@@ -670,7 +676,8 @@ class ChoiceListener(ResolutionListener):
         self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
-        # REP_UNREACHABLE_RULES = "google-2026" asks whether an origin's pages still answer.
+        # REP_UNREACHABLE_RULES = "google-2026" asks whether an origin's pages still
+        # answer.
         if choices.ladder:
             connect(self._note_page, scrapy_signals.response_received)
 
@@ -726,7 +733,7 @@ class ChoiceListener(ResolutionListener):
         is_new = self._counted.add((state.name, choice))
         if not is_new:
             return
-        for name in _SETTING.findall(choice):
+        for name in _SETTING_NAME.findall(choice):
             self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
         message = "robots.txt of %(origin)s: %(choice)s"
         values = {"origin": state.name, "choice": choice}

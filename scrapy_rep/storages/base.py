@@ -48,8 +48,8 @@ MAX_ENTRY_HEADER = 262_144
 the cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body. Storages don't even read a longer one, either. It is more than
-MAX_BYTES, as what can't be compressed gets a little longer than it was."""
+"""Bytes of a packed body. Storages don't even read a longer one, either. It is more
+than MAX_BYTES, as what can't be compressed gets a little longer than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
@@ -77,7 +77,7 @@ _MAX_COUNT = 10**9
 # Characters of a bot wall's sign: a newer version may know longer ones.
 _MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
-_SHOWN = 80
+_VALUE_LENGTH = 80
 # Data of fewer bytes is compressed with little memory: clearing more would take longer
 # than compressing.
 _SMALL = 2048
@@ -214,7 +214,9 @@ class Entry:
         """
         self._check_values()
         if self.origin != origin:
-            raise UnreadableEntry(f"broken: it belongs to {self.origin[:_SHOWN]}")
+            raise UnreadableEntry(
+                f"broken: it belongs to {self.origin[:_VALUE_LENGTH]}"
+            )
         if self.has_copy or self.packed:
             sha256 = hashlib.sha256(self.body).hexdigest()
             if sha256 != self.sha256:
@@ -269,7 +271,7 @@ class Entry:
             OverflowError,
             RecursionError,
         ) as error:
-            problem = str(error)[:_SHOWN]
+            problem = str(error)[:_VALUE_LENGTH]
             raise UnreadableEntry(f"broken: {problem}") from None
 
     def pack(self) -> bytes:
@@ -308,7 +310,7 @@ def _newer(schema: object) -> UnreadableEntry:
     """Return the error about an entry that a newer version of this package has
     written."""
     return UnreadableEntry(
-        f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
+        f"of the form {schema!r:.{_VALUE_LENGTH}}; this version knows {SCHEMA}"
     )
 
 
@@ -328,7 +330,7 @@ class _Limits(NamedTuple):
         if value is None and self.optional:
             return
         if not isinstance(value, self.type) or isinstance(value, bool):
-            raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
+            raise UnreadableEntry(f"broken: {name} is {value!r:.{_VALUE_LENGTH}}")
         if self.range is None:
             return
         least, greatest = self.range

@@ -49,12 +49,12 @@ _RENEWALS = 3
 # Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
 # What a storage does. Each may fail alone: a full disk may have room for a lease.
-_LOAD = "load"
-_LEASE = "lease"
-_RELEASE = "release"
-_SAVE = "save"
-_CLOSE = "close"
-_TURN = "turn"
+_LOADING = "load"
+_LEASING = "lease"
+_RELEASING = "release"
+_SAVING = "save"
+_CLOSING = "close"
+_RESERVING = "turn"
 # Entries that are kept while they can't be saved, and bytes of their bodies. Beyond
 # that, the oldest are dropped, and their robots.txt files are fetched again in the next
 # crawl.
@@ -62,9 +62,9 @@ _MAX_UNSAVED = 10_000
 _MAX_UNSAVED_BYTES = 16_000_000
 # Where our own storages are, to suggest one to users who misspell its path.
 _PACKAGE = "scrapy_rep.storages"
-_OURS = ("MemoryStorage", "RedisStorage", "SqliteStorage")
+_OUR_STORAGES = ("MemoryStorage", "RedisStorage", "SqliteStorage")
 # How similar a name must be for that (difflib): 1 is identical.
-_SIMILAR = 0.55
+_SIMILARITY = 0.55
 # Seconds by which a storage may round a wait down.
 _ROUNDING_SECONDS = 0.001
 
@@ -162,7 +162,7 @@ class _Calls:
             # A storage may raise anything: the disk is full, the server gone, the
             # user's class broken.
             if not self.fails:
-                problem = "read" if operation == _LOAD else "written"
+                problem = "read" if operation == _LOADING else "written"
                 reason = text_of(error)
                 self._log(
                     logging.WARNING,
@@ -207,14 +207,14 @@ class _Calls:
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""
-        if not origins or not self.works(_LOAD):
+        if not origins or not self.works(_LOADING):
             return set(origins)
 
         def lease() -> set[str]:
             lease_many = self.storage.lease_many
             return set(lease_many(origins, self._owner, self.lease_seconds))
 
-        return self.attempt(_LEASE, set(origins), lease)
+        return self.attempt(_LEASING, set(origins), lease)
 
     def _release(self, origins: list[str]) -> None:
         if not origins:
@@ -223,14 +223,14 @@ class _Calls:
         def release() -> None:
             self.storage.release_many(origins, self._owner)
 
-        self.attempt(_RELEASE, None, release)
+        self.attempt(_RELEASING, None, release)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
         """Return the sound entries of *origins*, by origin: none if the storage
         fails."""
         if not origins:
             return {}
-        return self.attempt(_LOAD, {}, lambda: self._load_sound(origins))
+        return self.attempt(_LOADING, {}, lambda: self._load_sound(origins))
 
     def _load_sound(self, origins: list[str]) -> dict[str, Entry]:
         entries = {}
@@ -257,7 +257,7 @@ class _Calls:
     def take_turns(self, pending: list[_PendingTurn]) -> list[float | None]:
         """Return the moment of each turn, by the monotonic clock; None for each if the
         storage fails."""
-        waits = self.attempt(_TURN, None, lambda: self._reserve(pending))
+        waits = self.attempt(_RESERVING, None, lambda: self._reserve(pending))
         if waits is None:
             return [None for _ in pending]
         # The waits count from now on, not from when the storage was asked: no moment
@@ -287,7 +287,7 @@ class _Calls:
         def load() -> object:
             return self.storage.load_value(name)
 
-        value = self.attempt(_LOAD, None, load)
+        value = self.attempt(_LOADING, None, load)
         if value is None:
             return None
         # A storage may return anything.
@@ -307,15 +307,15 @@ class _Calls:
             if value is not None:
                 self.storage.save_value(name, value)
 
-        self.attempt(_SAVE, None, replace)
+        self.attempt(_SAVING, None, replace)
 
     def write(self, entries: list[Entry], to_release: list[str]) -> bool:
         """Save *entries*, then end the leases of *to_release*. Return whether *entries*
         are saved."""
         if entries:
-            self.attempt(_SAVE, None, lambda: self.storage.save_many(entries))
+            self.attempt(_SAVING, None, lambda: self.storage.save_many(entries))
         self._release(to_release)
-        return not entries or _SAVE not in self.again_at
+        return not entries or _SAVING not in self.again_at
 
 
 class StorageClient:
@@ -376,7 +376,7 @@ class StorageClient:
         """Return the stored entry; if it isn't good enough (*is_enough* is called in a
         thread), try to take the lease. While the storage fails there are no entries,
         and every process may fetch."""
-        if self._ended or not self._calls.works(_LOAD):
+        if self._ended or not self._calls.works(_LOADING):
             return Claim(None, granted=True)
         pending = _PendingClaim(origin, is_enough, Deferred())
         self._pending_claims[pending] = None
@@ -400,7 +400,7 @@ class StorageClient:
         next request to *origin*, *wait* seconds from now at the earliest: at least
         *seconds* after those of all processes that share the storage. None if the
         storage fails."""
-        if self._ended or not self._calls.works(_TURN):
+        if self._ended or not self._calls.works(_RESERVING):
             return None
         earliest = time.monotonic() + wait
         pending = _PendingTurn(origin, seconds, earliest, Deferred())
@@ -484,7 +484,7 @@ class StorageClient:
     def _can_save(self) -> bool:
         """Whether there is something to save, and saving works or is due to be tried
         again."""
-        return bool(self._unsaved) and self._calls.works(_SAVE)
+        return bool(self._unsaved) and self._calls.works(_SAVING)
 
     @property
     def _has_work(self) -> bool:
@@ -513,7 +513,7 @@ class StorageClient:
                 replacement = partial(successor, reason=self._reason)
                 await run_in_thread(self._calls.replace_value, name, replacement)
             close = self._calls.storage.close
-            await run_in_thread(self._calls.attempt, _CLOSE, None, close)
+            await run_in_thread(self._calls.attempt, _CLOSING, None, close)
             self._all_done.callback(None)
 
     async def _take_turns(self) -> None:
@@ -643,8 +643,8 @@ def _meant_by(path: str) -> str:
     ours = (_PACKAGE.partition(".")[0], "storages")
     if package and not get_close_matches(package, ours):
         return ""
-    names = {storage.lower(): storage for storage in _OURS}
-    similar = get_close_matches(name.lower(), names, n=1, cutoff=_SIMILAR)
+    names = {storage.lower(): storage for storage in _OUR_STORAGES}
+    similar = get_close_matches(name.lower(), names, n=1, cutoff=_SIMILARITY)
     if not similar:
         return ""
     meant = f"{_PACKAGE}.{names[similar[0]]}"

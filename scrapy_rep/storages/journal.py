@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # Characters of the name of a table or index that an error shows: a file of others may
 # have any.
-_SHOWN = 80
+_NAME_LENGTH = 80
 
 
 def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
@@ -75,7 +75,7 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
         different = {name for name, _ in ours.items() ^ theirs.items()}
-        first = min(different)[:_SHOWN]
+        first = min(different)[:_NAME_LENGTH]
         message = f"its tables are not those of scrapy-rep: {first}"
         raise sqlite3.DatabaseError(message)
     columns = {}
@@ -138,13 +138,13 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
 
 # Seconds to wait for a lock in the event loop, which must not be blocked. Nobody else
 # should lock a journal.
-_LOCK_SECONDS = 0.005
+_LOOP_LOCK_SECONDS = 0.005
 # Seconds to wait for a lock while a journal is opened or closed, where blocking is
 # allowed.
 _THREAD_LOCK_SECONDS = 1.0
 # Changes in one transaction after a failure: few, since a request may have a large
 # body.
-_AT_ONCE = 10
+_CHANGES_AT_ONCE = 10
 # The highest number that a row of the table has, or had before it was deleted. Others
 # may have written anything to the file: numbers near the end of SQLite's integers, or
 # of another type, don't count.
@@ -268,7 +268,7 @@ class Journal:
             if key == "id":  # then the table's rows are numbered
                 query = _LAST_ID.format(table=table)
                 [self._last_ids[table]] = db.execute(query).fetchone()
-        self._set_lock_seconds(db, _LOCK_SECONDS)
+        self._set_lock_seconds(db, _LOOP_LOCK_SECONDS)
         return recover(db)
 
     def _prepare_statements(
@@ -394,7 +394,7 @@ class Journal:
                 self._failed_read = None
             # close() may be called during a pause.
             while self._pending and self._db is not None:
-                self._write_oldest(db, _AT_ONCE)
+                self._write_oldest(db, _CHANGES_AT_ONCE)
                 await pause()
             self.failing_since = None
             self._gauge.set(False)

@@ -34,7 +34,7 @@ from scrapy_rep.storages.base import (
 _TIMEOUT_SECONDS = 2.0
 # Keys in one call when iterating over all entries: other clients of the server wait for
 # each call.
-_AT_A_TIME = 500
+_KEYS_AT_A_TIME = 500
 
 # The following are programs in Lua, which the server runs: nothing comes between their
 # steps.
@@ -43,7 +43,7 @@ _AT_A_TIME = 500
 # share the server may have written anything. A value that is longer than allowed, or no
 # string, is returned as an empty one. ARGV: the bytes that a value may have, and those
 # that all may have.
-_READ = """
+_READ_SCRIPT = """
 local values = {}
 local room = tonumber(ARGV[2])
 for number, key in ipairs(KEYS) do
@@ -68,7 +68,7 @@ return values
 # now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A lease
 # counts as free if it has no end (lost in a restored dump) or an impossibly late one,
 # or if its value is of another type.
-_LEASE = """
+_LEASE_SCRIPT = """
 local leased = {}
 for number, key in ipairs(KEYS) do
     local owner = redis.pcall('GET', key)
@@ -84,7 +84,7 @@ end
 return leased
 """
 # Ends the leases under KEYS that the owner has. ARGV: the owner.
-_RELEASE = """
+_RELEASE_SCRIPT = """
 for _, key in ipairs(KEYS) do
     if redis.pcall('GET', key) == ARGV[1] then redis.call('DEL', key) end
 end
@@ -94,7 +94,7 @@ end
 # wait: what Turn.moment() in base.py does, in milliseconds of the server's clock. ARGV:
 # the most turns that may come before, then delay and own wait of each turn. The value
 # of a key is when the next request may be sent; then it expires.
-_TURN = """
+_TURN_SCRIPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local waits = {}
@@ -230,7 +230,7 @@ class RedisStorage(BatchStorage):
         room."""
         if not keys:
             return []
-        read = self._client.register_script(_READ)
+        read = self._client.register_script(_READ_SCRIPT)
         values: list[bytes | None] = read(keys, [limit, MAX_BATCH])
         return values
 
@@ -255,8 +255,8 @@ class RedisStorage(BatchStorage):
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
         # What is a pattern to the server stands for itself in the prefix.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
-        keys = self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME)
-        while batch := list(islice(keys, _AT_A_TIME)):
+        keys = self._client.scan_iter(f"{literal}:entry:*", _KEYS_AT_A_TIME)
+        while batch := list(islice(keys, _KEYS_AT_A_TIME)):
             for entry in self._entries(batch):
                 # None: it has expired since.
                 if entry is not None:
@@ -274,7 +274,7 @@ class RedisStorage(BatchStorage):
         seconds: float,
     ) -> set[str]:
         milliseconds = max(1, int(seconds * 1000))
-        lease = self._client.register_script(_LEASE)
+        lease = self._client.register_script(_LEASE_SCRIPT)
         marks = lease(self._keys("lease", origins), [owner, milliseconds])
         leased = set()
         for origin, is_leased in zip(origins, marks, strict=True):
@@ -283,7 +283,7 @@ class RedisStorage(BatchStorage):
         return leased
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
-        release = self._client.register_script(_RELEASE)
+        release = self._client.register_script(_RELEASE_SCRIPT)
         release(self._keys("lease", origins), [owner])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
@@ -295,7 +295,7 @@ class RedisStorage(BatchStorage):
             delay = math.ceil(turn.seconds * 1000)
             wait = math.ceil(turn.wait * 1000)
             arguments += [max(1, delay), wait]
-        reserve = self._client.register_script(_TURN)
+        reserve = self._client.register_script(_TURN_SCRIPT)
         return [int(milliseconds) / 1000 for milliseconds in reserve(keys, arguments)]
 
     def load_value(self, name: str) -> str | None:

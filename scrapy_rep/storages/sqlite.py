@@ -47,16 +47,16 @@ _APPLICATION = 0x52455063
 _VERSION = 1
 
 # The table "leases" has rows of two other kinds as well, which have one of these words
-# before the text in the column "origin". A table of their own would be cleaner, but files
-# of earlier versions don't have it, and would be set aside.
+# before the text in the column "origin". A table of their own would be cleaner, but
+# files of earlier versions don't have it, and would be set aside.
 
 # A turn: no request of the origin after this word may be sent before the row's "until".
-_TURN = "turn "
+_TURN_PREFIX = "turn "
 # A value (Storage.load_value()): its name is after this word, its text is the row's
 # "owner".
-_VALUE = "value "
+_VALUE_PREFIX = "value "
 # The "until" of values, a time that never comes: rows whose time has come are deleted.
-_NEVER = 1e18
+_FAR_FUTURE = 1e18
 
 # Seconds to wait for the lock of the file: other processes hold it for milliseconds.
 _LOCK_SECONDS = 5.0
@@ -93,19 +93,19 @@ PRAGMA user_version = {_VERSION};
 # none.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
-_SELECT = (
+_LOAD_ENTRY = (
     f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 )
-_SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
-# Parameters: SHA-256, time, packed body. Of a body that is there, only its use is noted,
-# and a damaged one is mended.
+_SAVE_ENTRY = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
+# Parameters: SHA-256, time, packed body. Of a body that is there, only its use is
+# noted, and a damaged one is mended.
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
 # Parameters: origin, owner, until; now, and the latest time at which a lease can end.
 # It changes a row if the lease is the owner's, free or over, or ends impossibly late.
-_LEASE = """
+_TAKE_LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
@@ -113,12 +113,12 @@ WHERE owner = excluded.owner OR until <= ? OR until > ?
 # Rows that are deleted at a time because they are old: other processes wait for the
 # lock meanwhile.
 _EXPIRING = 1000
-# When the next request of an origin may be sent; parameters: _TURN and the origin; then
-# the time.
+# When the next request of an origin may be sent; parameters: _TURN_PREFIX and the
+# origin; then the time.
 _LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
 _SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
-# A value that belongs to no origin; parameters: _VALUE and its name; then the value,
-# and _NEVER.
+# A value that belongs to no origin; parameters: _VALUE_PREFIX and its name; then the
+# value, and _FAR_FUTURE.
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
 _SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
@@ -153,7 +153,7 @@ class SqliteStorage(BatchStorage):
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
         marks = ",".join("?" for _ in origins)
-        query = f"{_SELECT} WHERE origin IN ({marks})"
+        query = f"{_LOAD_ENTRY} WHERE origin IN ({marks})"
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             entries = {}
@@ -184,7 +184,7 @@ class SqliteStorage(BatchStorage):
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
-                db.executemany(_SAVE, rows)
+                db.executemany(_SAVE_ENTRY, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
                 # Fewer than the limit: no old entry is left. Bodies expire after all
                 # entries that use them, as saving an entry updates its body's used_at.
@@ -204,7 +204,7 @@ class SqliteStorage(BatchStorage):
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        rows = self._do(lambda db: db.execute(_SELECT))
+        rows = self._do(lambda db: db.execute(_LOAD_ENTRY))
         for _, header, packed in rows:
             yield entry_or_error(header, packed)
 
@@ -233,7 +233,7 @@ class SqliteStorage(BatchStorage):
         statements = []
         for origin in origins:
             parameters = (origin, owner, now + seconds, now, latest)
-            statements.append((_LEASE, parameters))
+            statements.append((_TAKE_LEASE, parameters))
         leased = set()
         changes = self._write(statements)
         for origin, changed in zip(origins, changes, strict=True):
@@ -252,7 +252,7 @@ class SqliteStorage(BatchStorage):
                 db.execute("BEGIN IMMEDIATE")
                 now = time.time()  # after the wait for the lock
                 for turn in turns:
-                    key = _TURN + turn.origin
+                    key = _TURN_PREFIX + turn.origin
                     row = db.execute(_LOAD_MOMENT, (key,)).fetchone()
                     next_moment = None if row is None else row[0]
                     moment = turn.moment(now, next_moment)
@@ -263,7 +263,7 @@ class SqliteStorage(BatchStorage):
         return self._do(reserve)
 
     def load_value(self, name: str) -> str | None:
-        key = _VALUE + name
+        key = _VALUE_PREFIX + name
 
         def load(db: sqlite3.Connection) -> Any:
             return db.execute(_LOAD_VALUE, (key,)).fetchone()
@@ -275,7 +275,7 @@ class SqliteStorage(BatchStorage):
         return str(value)
 
     def save_value(self, name: str, value: str) -> None:
-        parameters = (_VALUE + name, value, _NEVER)
+        parameters = (_VALUE_PREFIX + name, value, _FAR_FUTURE)
         self._write([(_SAVE_VALUE, parameters)])
 
     def close(self) -> None:

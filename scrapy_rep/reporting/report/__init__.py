@@ -50,7 +50,7 @@ LIBRARY = "jinja2"
 
 MANUAL = "https://github.com/scrapy-rep/scrapy-rep/blob/main/docs/observing.md#report"
 
-_FOLDER = Path(__file__).parent
+_PAGE_FOLDER = Path(__file__).parent
 
 
 def check_library(context: CrawlContext) -> bool:
@@ -126,7 +126,7 @@ _CRAWLS = 50
 # Lines of a robots.txt that are quoted before, and after, the one that decided.
 _LINES_AROUND = 4
 # Characters of each quoted line.
-_LINE_LENGTH = 200
+_QUOTED_LINE_LENGTH = 200
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ def _excerpt(body: bytes, line: int) -> list[QuotedLine]:
     for number, latin in enumerate(quoted, first):
         # normalise() (protocol/syntax.py) returns each byte as a character of Latin-1.
         text = latin.encode("latin-1").decode(errors="replace")
-        text = text.rstrip()[:_LINE_LENGTH]
+        text = text.rstrip()[:_QUOTED_LINE_LENGTH]
         excerpt.append(QuotedLine(number, text, decided=number == line))
     return excerpt
 
@@ -250,8 +250,8 @@ def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
     from markupsafe import Markup
 
-    style = (_FOLDER / "page.css").read_text("utf-8")
-    script = (_FOLDER / "page.js").read_text("utf-8")
+    style = (_PAGE_FOLDER / "page.css").read_text("utf-8")
+    script = (_PAGE_FOLDER / "page.js").read_text("utf-8")
     text: str = _template().render(
         data=data,
         findings=findings_of(data.crawl),

@@ -36,7 +36,7 @@ from scrapy_rep.text import duration
 
 # Bytes of a line. Ours are far shorter; a longer one is read in pieces, and counts as
 # unreadable.
-_MAX_LINE = 1 << 22
+_MAX_LINE_BYTES = 1 << 22
 # Characters of a text.
 _MAX_TEXT = 2000
 # A larger number is cut to this one. The page's script, which sorts by numbers, has 53
@@ -49,7 +49,7 @@ _MAX_ITEMS = 50
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
     """Yield the lines of a record; None for a line that isn't one. Blank lines are
     skipped."""
-    while text := file.readline(_MAX_LINE):
+    while text := file.readline(_MAX_LINE_BYTES):
         try:
             fields = json.loads(text.decode())
         except (ValueError, RecursionError):
@@ -342,8 +342,8 @@ MAX_CHANGES = 500
 
 # Origins whose robots.txt is quoted: each quotation takes reading a file, and room on
 # the page.
-_QUOTED = 250
-_QUOTED_OF_A_RULE = 20
+_QUOTED_ORIGINS = 250
+_QUOTED_ORIGINS_OF_A_RULE = 20
 
 # Patterns of rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
@@ -521,7 +521,8 @@ class CrawlSum:
         if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
         if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
-            # Nothing is known by it. Without any other answer, the page shows the reason.
+            # Nothing is known by it. Without any other answer, the page shows the
+            # reason.
             origin.reason = origin.reason or reason
             return
         origin.url = line.text("url")
@@ -794,10 +795,10 @@ class CrawlSum:
         those that it refused most often."""
         count = 0
         for rule in self.rules.top:
-            for rule_origin in rule.origins[:_QUOTED_OF_A_RULE]:
+            for rule_origin in rule.origins[:_QUOTED_ORIGINS_OF_A_RULE]:
                 if not rule_origin.sha256:
                     continue
-                if count == _QUOTED:
+                if count == _QUOTED_ORIGINS:
                     return
                 count += 1
                 yield rule_origin
