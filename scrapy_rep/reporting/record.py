@@ -317,7 +317,7 @@ _REMEMBERED_URLS = 1000
 # Refused URLs of one origin that are tried, and verdicts that a line about a change
 # has.
 _COMPARED_URLS = 20
-MAX_LINES = 50
+MAX_CHANGED_LINES = 50
 """Lines added, and lines removed, that a line about a change has."""
 # Characters of each of them.
 _CHANGED_LINE_LENGTH = 300
@@ -427,8 +427,10 @@ def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     added = list((after - before).elements())
     removed = list((before - after).elements())
     return {
-        "added": [line[:_CHANGED_LINE_LENGTH] for line in added[:MAX_LINES]],
-        "removed": [line[:_CHANGED_LINE_LENGTH] for line in removed[:MAX_LINES]],
+        "added": [line[:_CHANGED_LINE_LENGTH] for line in added[:MAX_CHANGED_LINES]],
+        "removed": [
+            line[:_CHANGED_LINE_LENGTH] for line in removed[:MAX_CHANGED_LINES]
+        ],
         "lines_added": len(added),
         "lines_removed": len(removed),
     }

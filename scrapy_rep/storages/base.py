@@ -65,8 +65,9 @@ processes."""
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
-MAX_TEXT = 65_536
-"""Characters: longer than any URL from a header line that HTTP clients accept."""
+MAX_ENTRY_TEXT = 65_536
+"""Characters of a text in an entry: more than any URL has that comes from a header line
+which HTTP clients accept."""
 
 MAX_VALUE = 1000
 """Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
@@ -345,7 +346,7 @@ class _Limits(NamedTuple):
 # Limits of most fields, by the text of their annotations in Entry.
 _LIMITS_BY_ANNOTATION = {
     "Outcome": _Limits(Outcome),
-    "str": _Limits(str, (0, MAX_TEXT)),
+    "str": _Limits(str, (0, MAX_ENTRY_TEXT)),
     "int": _Limits(int, (0, _MAX_COUNT)),
     "float": _Limits((int, float), (0, MAX_TIME)),
 }

@@ -32,7 +32,7 @@ from scrapy_rep.reporting.record import ANSWERS, QuotedLine, changed_lines
 from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.findings import findings_of, in_words
 from scrapy_rep.reporting.report.reading import (
-    MAX_CHANGES,
+    SHOWN_CHANGES,
     CrawlSum,
     Line,
     OriginRow,
@@ -191,7 +191,7 @@ class ReportData:
             body = body_of(row.origin, row.sha256)
             if body is not None:
                 row.excerpt = _excerpt(body, row.line)
-        for change in self.changes[:MAX_CHANGES]:
+        for change in self.changes[:SHOWN_CHANGES]:
             bodies = []
             for row_then in (change.before, change.after):
                 # Without a hash, there was no file, which is as good as an empty one.
@@ -259,7 +259,7 @@ def render(data: ReportData) -> bytes:
         in_words=in_words,
         manual=MANUAL,
         counted=counted,
-        most_changes=MAX_CHANGES,
+        most_changes=SHOWN_CHANGES,
         version=scrapy_rep.__version__,
         style=Markup(style),  # noqa: S704 (a file of ours)
         script=Markup(script),  # noqa: S704 (a file of ours)

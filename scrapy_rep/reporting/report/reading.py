@@ -328,17 +328,17 @@ _KEPT_SETTINGS = 200
 # Characters of a reason, and of the URL that a rule refused first.
 _REASON_LENGTH = 300
 _URL_LENGTH = 500
-MAX_GIVEN_UP = 5_000
+SHOWN_GIVEN_UP = 5_000
 """URLs that the page lists, to be crawled again."""
 
 # Limits on what the page shows, the most important rows of each table: browsers take
 # long to lay out more.
-MAX_ORIGINS = 10_000
-MAX_RULES = 300
-MAX_SITEMAPS = 1_000
-MAX_PERIODS = 400
-MAX_STATEMENTS = 200
-MAX_CHANGES = 500
+SHOWN_ORIGINS = 10_000
+SHOWN_RULES = 300
+SHOWN_SITEMAPS = 1_000
+SHOWN_PERIODS = 400
+SHOWN_STATEMENTS = 200
+SHOWN_CHANGES = 500
 
 # Origins whose robots.txt is quoted: each quotation takes reading a file, and room on
 # the page.
@@ -426,40 +426,40 @@ class CrawlSum:
         """Why some of them were unreachable, see :attr:`OriginRow.cause`."""
         self.origins: Rows[OriginRow] = Rows(
             kept=_KEPT_ORIGINS,
-            shown=MAX_ORIGINS,
+            shown=SHOWN_ORIGINS,
             order=attrgetter("order"),
             on_forget=self._add_up,
         )
         """By name."""
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
-        self.rules = RuleRows(shown=MAX_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
+        self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
             kept=_KEPT_SITEMAPS,
-            shown=MAX_SITEMAPS,
+            shown=SHOWN_SITEMAPS,
             order=_sitemap_order,
         )
         self.periods: Rows[Period] = Rows(
             kept=_KEPT_PERIODS,
-            shown=MAX_PERIODS,
+            shown=SHOWN_PERIODS,
             order=_longest_first,
         )
         """Periods that have ended."""
         self.changes: Rows[dict[str, Any]] = Rows(
-            kept=MAX_CHANGES,
-            shown=MAX_CHANGES,
+            kept=SHOWN_CHANGES,
+            shown=SHOWN_CHANGES,
             order=_as_added,
         )
         """Robots.txt files that changed in the crawl."""
         self.pages: Rows[StatementRow] = Rows(
             kept=_KEPT_STATEMENTS,
-            shown=MAX_STATEMENTS,
+            shown=SHOWN_STATEMENTS,
             order=_most_frequent_first,
         )
         """What pages say that had something dropped."""
         self.statements: Rows[StatementRow] = Rows(
             kept=_KEPT_STATEMENTS,
-            shown=MAX_STATEMENTS,
+            shown=SHOWN_STATEMENTS,
             order=_most_frequent_first,
         )
         """What sites and pages say about their use."""
@@ -641,7 +641,7 @@ class CrawlSum:
     def _remember_to_repeat(self, line: Line) -> None:
         """Keep the URL of a request that failed: the page lists them, to be crawled
         again."""
-        if self.dry_run or len(self.given_up) >= MAX_GIVEN_UP:
+        if self.dry_run or len(self.given_up) >= SHOWN_GIVEN_UP:
             return
         url = line.text("url", _MAX_TEXT + 1)
         if 0 < len(url) <= _MAX_TEXT:  # one that was cut would be another URL

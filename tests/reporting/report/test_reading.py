@@ -188,7 +188,7 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
 
 
 def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_STATEMENTS", 1)
+    monkeypatch.setattr(module, "SHOWN_STATEMENTS", 1)
     crawl = data_of(
         started(),
         *[answer(kind, 1, one) for kind, one in (("rules", A), ("html", B), ("rules", C))],
