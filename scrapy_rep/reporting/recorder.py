@@ -500,7 +500,9 @@ class Recorder(ResolutionListener):
     # The crawl's beginning and end
 
     def _opened(self) -> None:
-        context, agents = self._context, self._origins.agents
+        """Log and record that the crawl begins, and how robots.txt is obeyed."""
+        context = self._context
+        agents = self._origins.agents
         if not self._interactive:
             log_beginning(context, agents)
         if self.dry_run:
