@@ -554,7 +554,7 @@ class RuleOrigin:
     url: str = ""
     """The first URL that was refused."""
     sha256: str = ""
-    """Of the robots.txt."""
+    """The hash of the robots.txt."""
     times: int = 0
     """How many requests to the origin the rule refused."""
     excerpt: list[QuotedLine] = field(default_factory=list)

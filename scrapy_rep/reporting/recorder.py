@@ -286,6 +286,7 @@ class Recorder(ResolutionListener):
             inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
+        """Log that robots.txt is unreachable, and what follows from it."""
         message = "robots.txt of %(origin)s is unreachable (%(reason)s)"
         if isinstance(state.status, Stale):
             message += ", so an older copy applies"
@@ -470,6 +471,7 @@ class Recorder(ResolutionListener):
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
+        """Count that *request* fails with *error*. On a path that millions may take."""
         with self._counting:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
@@ -528,6 +530,7 @@ class Recorder(ResolutionListener):
         )
 
     async def _closed(self, reason: str) -> None:
+        """Record and log what came of the crawl, and finish the file and the report."""
         for state in self._origins.table.states():
             self._record_allowed(state)
         with self._isolated("summary"):
@@ -563,6 +566,7 @@ class Recorder(ResolutionListener):
             self._passing_listener.listen(False)
 
     def _note_refused_start(self, request: Request, error: Exception) -> None:
+        """Count a start request that was refused, and keep the first one's reason."""
         self._starts["refused"] += 1
         if isinstance(error, RobotsUnreachable):
             self._starts["unreachable"] += 1

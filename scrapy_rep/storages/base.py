@@ -138,7 +138,7 @@ class Entry:
     """When robots.txt was last requested, successfully or not."""
 
     outcome: Outcome = Outcome.UNREACHABLE
-    """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
+    """What the last answer that counted was; ``UNREACHABLE`` if there never was one."""
     status: int | None = None
     """The answer's HTTP status; None if it had none."""
     url: str = ""
@@ -148,7 +148,7 @@ class Entry:
     packed: bytes = b""
     """The body as received, truncated and compressed."""
     sha256: str | None = None
-    """Of the body, in hexadecimal; None if there are no rules."""
+    """The hash of the body, in hexadecimal; None if there are no rules."""
     wall: str = ""
     """The sign by which a bot wall said that the answer was its own; empty without one.
     See :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
@@ -362,7 +362,7 @@ def _limits_of_fields() -> dict[str, _Limits]:
         usual = _LIMITS_BY_ANNOTATION[annotation]
         is_optional = item.default is None
         limits[item.name] = usual._replace(optional=is_optional)
-    # These have narrower ones.
+    # Two fields have narrower limits than their annotations say.
     limits["status"] = _Limits(int, STATUSES, optional=True)
     limits["wall"] = _Limits(str, (0, _MAX_WALL))
     return limits

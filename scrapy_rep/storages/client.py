@@ -217,6 +217,7 @@ class _Calls:
         return self.attempt(_LEASING, set(origins), lease)
 
     def _release(self, origins: list[str]) -> None:
+        """End this process's leases of *origins*."""
         if not origins:
             return
 
@@ -233,6 +234,7 @@ class _Calls:
         return self.attempt(_LOADING, {}, lambda: self._load_sound(origins))
 
     def _load_sound(self, origins: list[str]) -> dict[str, Entry]:
+        """Return the entries that can be read, by origin; log the first that can't."""
         entries = {}
         for origin, entry in self.storage.load_many(origins).items():
             try:
@@ -488,6 +490,7 @@ class StorageClient:
 
     @property
     def _has_work(self) -> bool:
+        """Whether there is something to ask of the storage now."""
         return bool(
             self._pending_turns
             or self._pending_values
@@ -517,6 +520,7 @@ class StorageClient:
             self._all_done.callback(None)
 
     async def _take_turns(self) -> None:
+        """Answer a batch of calls of :meth:`turn`."""
         pending = self._pending_turns[:BATCH]
         del self._pending_turns[:BATCH]
         if not pending:
@@ -526,6 +530,7 @@ class StorageClient:
             turn.answer.callback(moment)
 
     async def _load_values(self) -> None:
+        """Answer the calls of :meth:`load_value`, which are few."""
         pending = self._pending_values
         self._pending_values = []
         for asked in pending:
@@ -534,7 +539,7 @@ class StorageClient:
 
     async def _answer_claims(self) -> None:
         """Answer a batch of claims, and renew leases."""
-        # Those that were given back meanwhile are renewed no more.
+        # Leases that were given back meanwhile are renewed no more.
         renewed = [
             origin for origin in self._to_renew[:BATCH] if origin in self._leased
         ]
@@ -638,8 +643,8 @@ def _meant_by(path: str) -> str:
     of ours, or right."""
     folder, _, name = path.rpartition(".")
     package = folder.partition(".")[0]
-    # One in another package is the project's. Without a package, it is a name of ours
-    # by itself.
+    # A class in another package is the project's. A name without a package is taken for
+    # one of ours.
     ours = (_PACKAGE.partition(".")[0], "storages")
     if package and not get_close_matches(package, ours):
         return ""

@@ -90,7 +90,7 @@ def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it
     should be. Setting it aside wouldn't help against other errors: a lock, a full disk,
     a read-only folder."""
-    # Those are of subclasses, mostly OperationalError.
+    # Such errors are of subclasses of DatabaseError, mostly OperationalError.
     return type(error) is sqlite3.DatabaseError
 
 
@@ -225,7 +225,7 @@ class Journal:
         """The number of the newest row of each table that is numbered."""
         self._put_statements: dict[str, str] = {}
         self._delete_statements: dict[str, str] = {}
-        """By table, as those that put rows."""
+        """The statements that put and delete rows, by table."""
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
         """Open or create the file, setting a damaged one aside. Return what *recover*
@@ -253,6 +253,7 @@ class Journal:
         recover: Callable[[sqlite3.Connection], T],
         db: sqlite3.Connection,
     ) -> T:
+        """Prepare the open file, and return what *recover* returns for it."""
         # The event loop writes: nothing waits for the disk.
         journal_mode = "WAL" if self.path else "MEMORY"
         db.execute(f"PRAGMA journal_mode = {journal_mode}")

@@ -123,6 +123,8 @@ class RedisStorage(BatchStorage):
     it expires so that decisions based on it can be checked.
     """
 
+    # What the public methods do is said in Storage (base.py).
+
     client_class: Any = None
     """By default ``redis.Redis``. For a cluster, a subclass sets
     ``redis.RedisCluster``."""

@@ -104,7 +104,7 @@ INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
 # Parameters: origin, owner, until; now, and the latest time at which a lease can end.
-# It changes a row if the lease is the owner's, free or over, or ends impossibly late.
+# A row is changed if the lease is the owner's, free or over, or ends impossibly late.
 _TAKE_LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
@@ -133,6 +133,8 @@ DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? 
 class SqliteStorage(BatchStorage):
     """Entries in a file. If that is broken, or not ours, it is set aside and a new one
     created."""
+
+    # What the public methods do is said in Storage (base.py).
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
         """Entries that are *expiry* seconds older than one being saved are deleted."""
@@ -247,6 +249,7 @@ class SqliteStorage(BatchStorage):
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         def reserve(db: sqlite3.Connection) -> list[float]:
+            """Return how many seconds each turn has to wait."""
             waits = []
             with db:
                 db.execute("BEGIN IMMEDIATE")
@@ -344,6 +347,7 @@ class SqliteStorage(BatchStorage):
             return False
 
     def _set_up(self, db: sqlite3.Connection) -> None:
+        """Check and prepare the file that was just opened, a new one maybe."""
         self._opened = self._path.stat()
         # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")

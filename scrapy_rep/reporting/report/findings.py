@@ -27,6 +27,8 @@ _STRANGE_ANSWERS = {
 
 @dataclass(slots=True)
 class Finding:
+    """One item of the page's list of what needs attention."""
+
     level: str
     """One of :data:`LEVELS`."""
     sentences: list[str]

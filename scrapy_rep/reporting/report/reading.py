@@ -167,11 +167,11 @@ class OriginRow:
     delay: float | None = None
     """Its crawl delay, in seconds."""
     sha256: str = ""
-    """Of the last file that counted."""
+    """The hash of the last file that counted."""
     sitemaps: int = 0
     """How many its robots.txt lists."""
     counts: Counter[str] = field(default_factory=Counter)
-    """As :attr:`CrawlSum.counts`."""
+    """Its part of :attr:`CrawlSum.counts`."""
     held: int = 0
     """How many requests are held, or wait for a first answer, now."""
     waiting: int = 0
@@ -406,7 +406,7 @@ class CrawlSum:
         self.agent = ""
         """What the crawl goes by."""
         self.version = ""
-        """Of scrapy-rep."""
+        """The version of scrapy-rep."""
         self.scrapy = ""
         """Scrapy's version."""
         self.finish_reason = ""
@@ -575,7 +575,7 @@ class CrawlSum:
         period.reason = origin.reason or origin.cause
         period.requests += origin.waiting
         origin.counts["held"] += origin.waiting
-        # They stay in the other timeline, that of requests that are held or wait.
+        # In the other timeline, _held_or_waiting, these requests stay.
         self._waiting.change(at, -origin.still_waiting)
         origin.waiting = 0
         origin.still_waiting = 0
@@ -722,7 +722,7 @@ class CrawlSum:
         reasons = list(rejected.fields)[:_MAX_ITEMS]
         row["rejected"] = [(reason, rejected.number(reason)) for reason in reasons]
         row["problem"] = row["failed"] or line.text("reason")
-        # That nothing is at a place where a sitemap might have been is no failure.
+        # "guessed": the URL is a common place of sitemaps. There may well be none.
         if row["failed"] and row["found"] != "guessed":
             self.counts["sitemaps_failed"] += 1
         self.sitemaps.add(row)
