@@ -172,7 +172,9 @@ def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
     assert sum(sizes) - max(sizes, default=0) <= most // 2
     if (storage := table._packed) is not None:
         packed = storage._packed
-        assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
+        assert storage._bytes == sum(
+            base._OVERHEAD_BYTES + len(one) for one in packed.values()
+        )
         assert {*storage._large} <= {*packed}
         assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
 

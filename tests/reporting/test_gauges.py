@@ -28,7 +28,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
     monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.reporting.record_file._SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.reporting.record_file._WRITE_SECONDS", 0.05)
 
 
 async def test_a_crawl_in_which_all_works_has_none(
