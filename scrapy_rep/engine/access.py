@@ -43,7 +43,8 @@ from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
-META_KEY = "download_slot"
+SLOT_KEY = "download_slot"
+"""The meta key by which Scrapy has the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
 """In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
@@ -1042,12 +1043,12 @@ class DownloadSlots:
         slots = self._crawler.engine.downloader.slots
         if slowed is not None and own_key not in slots:
             slots[own_key] = downloader_module.Slot(*slowed.own)
-        return {META_KEY: own_key}
+        return {SLOT_KEY: own_key}
 
     def _downloaded(self, request: Request) -> None:
         """Let the delay count from the end of the response to *request*, as Scrapy lets it count from the
         beginning of the request: the time that connecting takes must not shorten it."""
-        slowed = self.slowed.get(request.meta.get(META_KEY, ""))
+        slowed = self.slowed.get(request.meta.get(SLOT_KEY, ""))
         if slowed is not None and slowed.delay:
             slowed.slot.lastseen = _clock()
             _enforce(slowed.slot, slowed.delay)
