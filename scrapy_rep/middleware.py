@@ -204,7 +204,7 @@ class RepMiddleware:
 
     async def _find_out(self, request: Request) -> None:
         """Find out what *request* is, what the gate says of it, and what its robots.txt does."""
-        drop = self._holding.releases.verdict(request)
+        drop = self._holding.releases.pop_verdict(request)
         if drop is not None:
             origin = origin_of(request)
             self._count("rep/cache/hit")

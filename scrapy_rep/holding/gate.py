@@ -134,7 +134,7 @@ class Gate:
 
     def _next_in_turn(self) -> Request | None:
         """Take turns with the scheduler: thousands that leave must not delay an urgent request there."""
-        has_leaving = bool(self._releases.has_turns or self._releases.loose)
+        has_leaving = bool(self._releases.has_turns or self._releases.ready)
         scheduler_waits = self._schedulers_turn or self._scheduler_is_useless
         self._schedulers_turn = has_leaving and not scheduler_waits
         request = None
@@ -173,7 +173,7 @@ class Gate:
                 return None
             if not (self._begin_check(request) or self._keep_if_unknown(request)):
                 return request
-            if self._releases.loose:
+            if self._releases.ready:
                 return self._next_released()
             if time.perf_counter() >= until and not self._scheduler_is_useless:
                 self._context.engine.wake()
@@ -201,7 +201,7 @@ class Gate:
         if has_scheduled and not (self._scheduler_is_useless and has_held):
             self._idle_since = None
             return True
-        has_leaving = releases.has_turns or releases.loose or releases.checked
+        has_leaving = releases.has_turns or releases.ready or releases.being_checked
         if has_leaving or self._early.is_pending:
             self._idle_since = None
             return True
@@ -222,7 +222,7 @@ class Gate:
     def has_no_room(self) -> bool:
         """Whether no request of the scheduler is taken, and none may leave."""
         return not (
-            self._held.may_wait or self._releases.loose or self._releases.may_leave()
+            self._held.may_wait or self._releases.ready or self._releases.may_leave()
         )
 
     # Where a request goes
@@ -232,14 +232,14 @@ class Gate:
         check = self._check(request) if self._check is not None else None
         if check is None:
             return False
-        self._releases.checked.add(request)
+        self._releases.being_checked.add(request)
         deferred_from_coro(self._stays_or_leaves(request, check))
         return True
 
     async def _stays_or_leaves(
         self, request: Request, check: Coroutine[Any, Any, None]
     ) -> None:
-        checked, kept = self._releases.checked, False
+        checked, kept = self._releases.being_checked, False
         verdict: Exception | None = None
         try:
             await check
@@ -251,7 +251,7 @@ class Gate:
         if request in checked:  # otherwise the spider closes
             checked.remove(request)
             if not kept:
-                self._releases.let_out(request, verdict)
+                self._releases.make_ready(request, verdict)
 
     def _keep_if_unknown(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
