@@ -1,7 +1,9 @@
-"""Every ``REP_*`` setting with its default. ``from_settings`` checks them; nothing else reads them
-from Scrapy's settings: the rest of the package uses ``context.settings``.
+"""Every ``REP_*`` setting with its default and its check (:class:`RepSettings`). docs/settings.md says what
+each is for.
 
-To add one, add a field to :class:`RepSettings` and a heading to docs/settings.md.
+``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does: the rest of the package
+uses ``context.settings`` (origins/context.py). To add a setting, add a field to :class:`RepSettings` and a
+heading to docs/settings.md.
 """
 
 from __future__ import annotations
@@ -32,17 +34,17 @@ logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# How similar a suggested name must be; 1: identical.
-_SIMILAR = 0.75
+# How similar to an unknown setting's name a name must be to be suggested; 1: identical.
+_SIMILARITY = 0.75
 
-# Seconds: longer than any fetch.
-_PATIENCE = 86400.0
+# Interactive commands wait so many seconds for a robots.txt: longer than any fetch takes.
+_INTERACTIVE_SECONDS = 86400.0
 
-# REP_CRAWL_DELAY = True: the longest delay in seconds.
-_CRAWL_DELAY = 60.0
+# The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones says so.
+_LONGEST_DELAY = 60.0
 
-# Characters of a value that are shown.
-_SHOWN = 300
+# Characters of a value that the log and the report show: a file can be pasted into a setting.
+_SHOWN_CHARACTERS = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
 """The spider's attribute that stands for ``REP_SITEMAPS``."""
@@ -53,35 +55,35 @@ USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
+LAST = "last"
+"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
 
-def _number(kind: type, least: float) -> Callable[[Any], Any]:
-    """Return the check of a finite number, an int or a float as *kind* says."""
+# Checks: each returns a setting's value as the package uses it, and raises ValueError, TypeError or
+# OverflowError if the value is wrong.
+
+
+def _number(number_type: type, least: float) -> Callable[[Any], Any]:
+    """Return the check of a finite number (*number_type*: int or float) that is *least* or more."""
 
     def check(value: Any) -> Any:
-        number = kind(value)
-        if (
-            isinstance(value, bool)
-            or number != float(value)
-            or not least <= number < math.inf
-        ):
+        number = number_type(value)
+        is_in_range = least <= number < math.inf
+        is_exact = number == float(value)
+        if isinstance(value, bool) or not is_in_range or not is_exact:
             raise ValueError
         return number
 
     return check
 
 
-_seconds, _positive_seconds = (
-    _number(float, 0.0),
-    _number(float, math.nextafter(0.0, 1.0)),
-)
-_integer, _count = _number(int, -math.inf), _number(int, 1)
-
-LAST = "last"
-"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
+_seconds = _number(float, 0.0)
+_positive_seconds = _number(float, math.nextafter(0.0, 1.0))
+_integer = _number(int, -math.inf)
+_count = _number(int, 1)
 
 
 def _flag(value: Any) -> bool:
-    """As Scrapy's ``getbool`` reads it, command line included."""
+    """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a command line."""
     if str(value).lower() in ("true", "1"):
         return True
     if str(value).lower() in ("false", "0", "none", ""):
@@ -90,40 +92,56 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    """Return *value*, a text that isn't empty."""
     if not isinstance(value, str) or not value:
         raise ValueError
     return value
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None or value == "" else check(value)
+    """Return a check that makes None of None and of the empty text, and leaves other values to *check*."""
+
+    def check_unless_empty(value: Any) -> Any:
+        if value is None or value == "":
+            return None
+        return check(value)
+
+    return check_unless_empty
 
 
 def _since(value: Any) -> datetime | str:
-    return LAST if value == LAST else moment(value)
+    """Return a moment, or :data:`LAST`."""
+    if value == LAST:
+        return LAST
+    return moment(value)
 
 
 def _path(value: Any) -> str:
-    return _text(str(value) if isinstance(value, os.PathLike) else value)
+    """Return a path as text."""
+    if isinstance(value, os.PathLike):
+        value = str(value)
+    return _text(value)
 
 
 def _class(value: Any) -> str | type:
-    return value if isinstance(value, type) else _text(value)
+    """Return *value*: a class, or the path to one."""
+    if isinstance(value, type):
+        return value
+    return _text(value)
 
 
 class DelayLimit(NamedTuple):
-    """``REP_CRAWL_DELAY``: which delays are kept. False: none."""
+    """``REP_CRAWL_DELAY``: which crawl delays are kept. False if none are."""
 
     most: float = 0.0
-    """Seconds."""
+    """Seconds: the longest delay that is kept."""
     skips: bool = False
-    """Whether origins that ask for more are not crawled. Otherwise the delay is cut to this."""
+    """Whether origins that ask for a longer delay are not crawled. Otherwise their delay is cut."""
 
     def __bool__(self) -> bool:
         return self.most > 0
 
 
-_BEYOND = {"limit": False, "skip": True}
 _DELAY = (
     "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
     "or 'limit'"
@@ -131,17 +149,18 @@ _DELAY = (
 
 
 def _crawl_delay(value: Any) -> DelayLimit | bool:
+    """Return which crawl delays are kept; False if none are."""
     value = loaded(value)
     if isinstance(value, Mapping):
-        if (
-            not value.keys() <= {"most", "beyond"}
-            or str(value.get("beyond", "limit")) not in _BEYOND
-        ):
+        beyond = value.get("beyond", "limit")
+        if not value.keys() <= {"most", "beyond"} or beyond not in ("limit", "skip"):
             raise ValueError
-        most = _positive_seconds(value.get("most", _CRAWL_DELAY))
-        return DelayLimit(most, _BEYOND[value.get("beyond", "limit")])
-    if str(value).lower() in ("true", "false"):
-        return DelayLimit(_CRAWL_DELAY) if _flag(value) else False
+        most = _positive_seconds(value.get("most", _LONGEST_DELAY))
+        return DelayLimit(most, skips=beyond == "skip")
+    if str(value).lower() == "true":
+        return DelayLimit(_LONGEST_DELAY)
+    if str(value).lower() == "false":
+        return False
     return DelayLimit(_seconds(value))
 
 
@@ -149,19 +168,24 @@ class Override(NamedTuple):
     """``REP_OVERRIDES`` for one host or ``*.domain``."""
 
     file: str | None
-    """The path of a robots.txt; None: there are no rules."""
+    """The path of a robots.txt that takes the place of the site's; None: there are no rules."""
     until: datetime | None = None
-    """From then on, the site's own robots.txt counts again."""
+    """From then on, the site's own robots.txt counts again; None: never."""
 
 
 def _override(value: Any) -> Override:
-    if not isinstance(value, Mapping):
-        return Override(None if value is None else _path(value))
-    # A missing "file" must not mean to ignore the site's rules.
-    if value.keys() != {"file", "until"}:
-        raise ValueError
-    file = value["file"]
-    return Override(None if file is None else _path(file), moment(value["until"]))
+    """Return what counts for a host, given a path, None, or a dict with that and its end."""
+    file = value
+    until = None
+    if isinstance(value, Mapping):
+        # A missing "file" must not mean to ignore the site's rules.
+        if value.keys() != {"file", "until"}:
+            raise ValueError
+        file = value["file"]
+        until = moment(value["until"])
+    if file is not None:
+        file = _path(file)
+    return Override(file, until)
 
 
 def _overrides(value: Any) -> dict[str, Override] | None:
@@ -171,20 +195,33 @@ def _overrides(value: Any) -> dict[str, Override] | None:
         return None
     if not isinstance(value, Mapping):
         raise ValueError
-    found = {}
-    for name, chosen in value.items():
-        domain = name.removeprefix("*.") if isinstance(name, str) else "*"
-        if "*" in domain:
-            raise ValueError
-        ip6 = domain[:1] == "[" and domain[-1:] == "]"
-        host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)
-        found["*." * (domain != name) + host] = _override(chosen)
-    return found
+    overrides = {}
+    for name, override in value.items():
+        overrides[_host_pattern(name)] = _override(override)
+    return overrides
+
+
+def _host_pattern(name: Any) -> str:
+    """Return *name*, a host or ``*.domain``, in the form that the hosts of origins have: in Punycode."""
+    if not isinstance(name, str):
+        raise ValueError
+    host = name.removeprefix("*.")
+    if "*" in host:
+        raise ValueError
+    wildcard = "*." if host != name else ""
+    is_ip6 = host.startswith("[") and host.endswith("]")
+    if is_ip6:
+        return wildcard + Origin.from_url(f"http://{host}/").host
+    return wildcard + punycode(host)
 
 
 def sitemaps(value: Any) -> str | bool:
-    """Return which origins may seed a crawl; ``ValueError`` if *value* is not a valid choice."""
-    return str(value) if value in ("start", "all") else _flag(value) and "all"
+    """Return which origins may seed a crawl: "start", "all", or False for none."""
+    if value in ("start", "all"):
+        return str(value)
+    if _flag(value):
+        return "all"
+    return False
 
 
 def loaded(value: Any) -> Any:
@@ -202,25 +239,30 @@ _OVERRIDES = (
 )
 AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list of them"
 
+# Fields of RepSettings.
+
 
 def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
-    return field(
-        default=default, metadata={"check": check, "hint": hint, "prefix": _PREFIX}
-    )
+    """A setting. *hint* says what would be right, for the error about a wrong value; if it is empty,
+    what *check* raises says so."""
+    metadata = {"check": check, "hint": hint, "prefix": _PREFIX}
+    return field(default=default, metadata=metadata)
 
 
 def _constant(value: Any, check: Callable[[Any], Any]) -> Any:
-    """What no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
-    return field(
-        default=value, metadata={"check": check, "hint": "", "prefix": f"_{_PREFIX}"}
-    )
+    """A value that no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
+    metadata = {"check": check, "hint": "", "prefix": f"_{_PREFIX}"}
+    return field(default=value, metadata=metadata)
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. Its check, imported if it is set, explains a wrong value."""
+    """A setting that is None by default. The function at *path* in this package checks it, imported only if
+    the setting has a value."""
 
     def check(value: Any) -> Any:
-        return load_object(f"scrapy_rep.{path}")(value) if value else None
+        if not value:
+            return None
+        return load_object(f"scrapy_rep.{path}")(value)
 
     return _setting(None, check, "")
 
@@ -229,12 +271,15 @@ def _choice(*choices: str | bool) -> Any:
     """A setting that is one of *choices*; the first is the default."""
 
     def check(value: Any) -> str | bool:
-        found = value if isinstance(value, str) and value in choices else _flag(value)
-        if found not in choices:
+        if isinstance(value, str) and value in choices:
+            return value
+        flag = _flag(value)
+        if flag not in choices:
             raise ValueError
-        return found
+        return flag
 
-    return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
+    hint = "one of " + ", ".join(map(repr, choices))
+    return _setting(choices[0], check, hint)
 
 
 _SECONDS = "a number of seconds, 0 or more"
@@ -256,6 +301,8 @@ def setting_name(field_name: str) -> str:
 class RepSettings:
     """All settings, checked. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
 
+    # What counts, and for whom
+
     user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
     obey_global_group: bool = _setting(True, _flag, _FLAG)
     unreachable: str = _choice("hold", "drop", "allow")
@@ -263,10 +310,16 @@ class RepSettings:
     forbidden: str = _choice("allow", "disallow", "hold")
     challenge: str = _choice("allow", "hold")
     overrides: dict[str, Override] | None = _setting(None, _overrides, _OVERRIDES)
+
+    # While a robots.txt is unreachable
+
     hold_max_wait: float = _setting(600.0, _seconds, _SECONDS)
-    hold_max_requests: int = _setting(100000, _count, _COUNT)
+    hold_max_requests: int = _setting(100_000, _count, _COUNT)
     retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
     retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
+
+    # How a robots.txt is fetched and kept
+
     download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
     cache_storage: str | type = _setting(
         "scrapy_rep.storages.MemoryStorage",
@@ -285,12 +338,18 @@ class RepSettings:
     unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
     private_hosts: bool = _setting(False, _flag, _FLAG)
     soft_404: bool = _setting(True, _flag, _FLAG)
+
+    # What a robots.txt says beside its rules
+
     crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
     sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
     sitemap_guess: bool = _setting(False, _flag, _FLAG)
     sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
     sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
+
+    # What pages, headers and tdmrep.json say
+
     nofollow: str | bool = _choice(False, "page", "links", "count", True)
     noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")
@@ -301,6 +360,9 @@ class RepSettings:
         None, _optional(_text), "the name of a field of items"
     )
     tdmrep: bool = _setting(False, _flag, _FLAG)
+
+    # What the crawl tells
+
     decisions: str | None = _setting(None, _optional(_path), _URI)
     dry_run: bool = _setting(False, _flag, _FLAG)
     report: str | None = _setting(None, _optional(_path), _URI)
@@ -342,7 +404,9 @@ class RepSettings:
         """Seconds: origins that ask for a longer crawl delay are not crawled; None if there is no such
         limit."""
         limit = self.crawl_delay
-        return limit.most if isinstance(limit, DelayLimit) and limit.skips else None
+        if isinstance(limit, DelayLimit) and limit.skips:
+            return limit.most
+        return None
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
@@ -351,42 +415,57 @@ class RepSettings:
         for item in fields(cls):
             name = setting_name(item.name)
             value = settings.get(name, item.default)
+            check = item.metadata["check"]
             try:
-                values[item.name] = item.metadata["check"](value)
+                values[item.name] = check(value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint, shown = (
-                    item.metadata["hint"] or str(error),
-                    without_password(repr(value)),
-                )
+                shown = without_password(repr(value))
+                hint = item.metadata["hint"] or str(error)
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         return cls(**values)
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
     """Return *settings* for interactive commands: try robots.txt once, and wait for the answer."""
-    unreachable = "drop" if settings.unreachable == "hold" else settings.unreachable
-    return replace(settings, unreachable=unreachable, hold_grace=_PATIENCE)
+    unreachable = settings.unreachable
+    if unreachable == "hold":
+        unreachable = "drop"
+    return replace(
+        settings,
+        unreachable=unreachable,
+        hold_grace=_INTERACTIVE_SECONDS,
+    )
 
 
-DEFAULTS = {
-    setting_name(item.name): item.default
-    for item in fields(RepSettings)
-    if item.metadata["prefix"] == _PREFIX
-}
-"""By the settings' names."""
+def _defaults() -> dict[str, Any]:
+    """Return the defaults of the settings that users may change, by the settings' names."""
+    defaults = {}
+    for item in fields(RepSettings):
+        if item.metadata["prefix"] == _PREFIX:
+            defaults[setting_name(item.name)] = item.default
+    return defaults
+
+
+DEFAULTS = _defaults()
+"""The defaults of the settings that users may change, by the settings' names."""
 
 
 def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that differ from their defaults."""
-    return [
-        name for name, value in DEFAULTS.items() if settings.get(name, value) != value
-    ]
+    names = []
+    for name, default in DEFAULTS.items():
+        if settings.get(name, default) != default:
+            names.append(name)
+    return names
 
 
 def changed_values(settings: BaseSettings) -> dict[str, str]:
-    """Return these settings with their values as text, without passwords."""
-    values = {name: str(settings.get(name)) for name in changed(settings)}
-    return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
+    """Return the values of the settings that differ from their defaults, as text, without passwords."""
+    values = {}
+    for name in changed(settings):
+        value = without_password(str(settings.get(name)))
+        values[name] = value[:_SHOWN_CHARACTERS]
+    return values
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:
@@ -404,11 +483,13 @@ def settings_beside(crawler: Crawler) -> RepSettings:
 
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
     """Log unknown names that begin with ``REP_``, which are most likely misspelt."""
-    named = {name for name in map(str, settings) if name.startswith(_PREFIX)}
+    ours = {name for name in map(str, settings) if name.startswith(_PREFIX)}
     unknown = []
-    for name in sorted(named - DEFAULTS.keys()):
-        similar = get_close_matches(name, DEFAULTS, n=1, cutoff=_SIMILAR)
-        unknown.append(name + "".join(f" (did you mean {one}?)" for one in similar))
+    for name in sorted(ours - DEFAULTS.keys()):
+        suggestion = ""
+        for similar in get_close_matches(name, DEFAULTS, n=1, cutoff=_SIMILARITY):
+            suggestion = f" (did you mean {similar}?)"
+        unknown.append(name + suggestion)
     if unknown:
         logger.warning(
             "Unknown settings, which have no effect: %(names)s",
