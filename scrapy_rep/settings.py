@@ -58,12 +58,12 @@ LADDER = "google-2026"
 LAST = "last"
 """The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
 
-# Checks: each returns a setting's value as the package uses it, and raises ValueError, TypeError or
-# OverflowError if the value is wrong.
+# How values are read: each function returns a setting's value as the package uses it, and raises ValueError,
+# TypeError or OverflowError if the value is wrong.
 
 
 def _number(number_type: type, least: float) -> Callable[[Any], Any]:
-    """Return the check of a finite number (*number_type*: int or float) that is *least* or more."""
+    """Return what reads a finite number (*number_type*: int or float) that is *least* or more."""
 
     def check(value: Any) -> Any:
         number = number_type(value)
@@ -78,8 +78,6 @@ def _number(number_type: type, least: float) -> Callable[[Any], Any]:
 
 _seconds = _number(float, 0.0)
 _positive_seconds = _number(float, math.nextafter(0.0, 1.0))
-_integer = _number(int, -math.inf)
-_count = _number(int, 1)
 
 
 def _flag(value: Any) -> bool:
@@ -99,14 +97,14 @@ def _text(value: Any) -> str:
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a check that makes None of None and of the empty text, and leaves other values to *check*."""
+    """Return what makes None of None and of the empty text, and leaves other values to *check*."""
 
-    def check_unless_empty(value: Any) -> Any:
+    def read_optional(value: Any) -> Any:
         if value is None or value == "":
             return None
         return check(value)
 
-    return check_unless_empty
+    return read_optional
 
 
 def _since(value: Any) -> datetime | str:
@@ -140,12 +138,6 @@ class DelayLimit(NamedTuple):
 
     def __bool__(self) -> bool:
         return self.most > 0
-
-
-_DELAY = (
-    "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
-    "or 'limit'"
-)
 
 
 def _crawl_delay(value: Any) -> DelayLimit | bool:
@@ -233,44 +225,77 @@ def loaded(value: Any) -> Any:
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-_OVERRIDES = (
-    "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, if "
-    "that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
-)
 AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list of them"
+_DATE_HINT = "a date or a datetime, or its text as in '2026-01-31'"
+
+
+class _Check(NamedTuple):
+    """What the value of a setting may be."""
+
+    read: Callable[[Any], Any]
+    """Returns the value as the package uses it, or raises."""
+    hint: str
+    """What would be right, for the error about a wrong value. Empty: what :attr:`read` raises says so."""
+
+
+_AGENT = _Check(_optional(chain), AGENT_HINT)
+_FLAG = _Check(_flag, "True or False")
+_INTEGER = _Check(_number(int, -math.inf), "a whole number")
+_COUNT = _Check(_number(int, 1), "a whole number, 1 or more")
+_SECONDS = _Check(_seconds, "a number of seconds, 0 or more")
+_POSITIVE_SECONDS = _Check(_positive_seconds, "a number of seconds, more than 0")
+_TEXT = _Check(_text, "a text")
+_FILE = _Check(_path, "the path of a file")
+_URI = _Check(_optional(_path), "a path, or a URI that a feed storage can write to")
+_DATE = _Check(_optional(moment), _DATE_HINT)
+_DATE_OR_LAST = _Check(_optional(_since), f"{_DATE_HINT}, or {LAST!r}")
+_STORAGE = _Check(_class, "a storage class, or the path to one")
+_REDIS_URL = _Check(
+    _optional(_text),
+    "the URL of a Redis server, such as redis://localhost:6379/0",
+)
+_ITEM_FIELD = _Check(_optional(_text), "the name of a field of items")
+_SITEMAPS = _Check(sitemaps, SITEMAPS_HINT)
+_CRAWL_DELAY = _Check(
+    _crawl_delay,
+    "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
+    "or 'limit'",
+)
+_OVERRIDES = _Check(
+    _overrides,
+    "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, if "
+    "that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}",
+)
 
 # Fields of RepSettings.
 
 
-def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
-    """A setting. *hint* says what would be right, for the error about a wrong value; if it is empty,
-    what *check* raises says so."""
-    metadata = {"check": check, "hint": hint, "prefix": _PREFIX}
-    return field(default=default, metadata=metadata)
+def _setting(default: Any, check: _Check) -> Any:
+    """A setting with its *default*."""
+    return field(default=default, metadata={"check": check, "prefix": _PREFIX})
 
 
-def _constant(value: Any, check: Callable[[Any], Any]) -> Any:
+def _constant(value: Any, check: _Check) -> Any:
     """A value that no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
-    metadata = {"check": check, "hint": "", "prefix": f"_{_PREFIX}"}
-    return field(default=value, metadata=metadata)
+    return field(default=value, metadata={"check": check, "prefix": f"_{_PREFIX}"})
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. The function at *path* in this package checks it, imported only if
+    """A setting that is None by default. The function at *path* in this package reads it, imported only if
     the setting has a value."""
 
-    def check(value: Any) -> Any:
+    def read(value: Any) -> Any:
         if not value:
             return None
         return load_object(f"scrapy_rep.{path}")(value)
 
-    return _setting(None, check, "")
+    return _setting(None, _Check(read, ""))
 
 
 def _choice(*choices: str | bool) -> Any:
     """A setting that is one of *choices*; the first is the default."""
 
-    def check(value: Any) -> str | bool:
+    def read(value: Any) -> str | bool:
         if isinstance(value, str) and value in choices:
             return value
         flag = _flag(value)
@@ -279,16 +304,7 @@ def _choice(*choices: str | bool) -> Any:
         return flag
 
     hint = "one of " + ", ".join(map(repr, choices))
-    return _setting(choices[0], check, hint)
-
-
-_SECONDS = "a number of seconds, 0 or more"
-_POSITIVE = "a number of seconds, more than 0"
-_FLAG = "True or False"
-_URI = "a path, or a URI that a feed storage can write to"
-_COUNT = "a whole number, 1 or more"
-_DATE = "a date or a datetime, or its text as in '2026-01-31'"
-_SINCE = f"{_DATE}, or {LAST!r}"
+    return _setting(choices[0], _Check(read, hint))
 
 
 def setting_name(field_name: str) -> str:
@@ -303,49 +319,41 @@ class RepSettings:
 
     # What counts, and for whom
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
-    obey_global_group: bool = _setting(True, _flag, _FLAG)
+    user_agent: tuple[str, ...] | None = _setting(None, _AGENT)
+    obey_global_group: bool = _setting(True, _FLAG)
     unreachable: str = _choice("hold", "drop", "allow")
     unreachable_rules: str = _choice("google", LADDER)
     forbidden: str = _choice("allow", "disallow", "hold")
     challenge: str = _choice("allow", "hold")
-    overrides: dict[str, Override] | None = _setting(None, _overrides, _OVERRIDES)
+    overrides: dict[str, Override] | None = _setting(None, _OVERRIDES)
 
     # While a robots.txt is unreachable
 
-    hold_max_wait: float = _setting(600.0, _seconds, _SECONDS)
-    hold_max_requests: int = _setting(100_000, _count, _COUNT)
-    retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
-    retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
+    hold_max_wait: float = _setting(600.0, _SECONDS)
+    hold_max_requests: int = _setting(100_000, _COUNT)
+    retry_delay: float = _setting(5.0, _POSITIVE_SECONDS)
+    retry_max_delay: float = _setting(600.0, _POSITIVE_SECONDS)
 
     # How a robots.txt is fetched and kept
 
-    download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
-    cache_storage: str | type = _setting(
-        "scrapy_rep.storages.MemoryStorage",
-        _class,
-        "a storage class, or the path to one",
-    )
-    cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
-    cache_redis_url: str | None = _setting(
-        None,
-        _optional(_text),
-        "the URL of a Redis server, such as redis://localhost:6379/0",
-    )
-    cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
-    cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
-    cache_max_origins: int = _setting(10000, _count, _COUNT)
-    unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
-    private_hosts: bool = _setting(False, _flag, _FLAG)
-    soft_404: bool = _setting(True, _flag, _FLAG)
+    download_timeout: float = _setting(30.0, _POSITIVE_SECONDS)
+    cache_storage: str | type = _setting("scrapy_rep.storages.MemoryStorage", _STORAGE)
+    cache_path: str = _setting("robots.sqlite", _FILE)
+    cache_redis_url: str | None = _setting(None, _REDIS_URL)
+    cache_ttl: float = _setting(86400.0, _SECONDS)
+    cache_min_ttl: float = _setting(300.0, _SECONDS)
+    cache_max_origins: int = _setting(10000, _COUNT)
+    unreachable_limit: float = _setting(2592000.0, _SECONDS)
+    private_hosts: bool = _setting(False, _FLAG)
+    soft_404: bool = _setting(True, _FLAG)
 
     # What a robots.txt says beside its rules
 
-    crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
-    sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
-    sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
-    sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
+    crawl_delay: DelayLimit | bool = _setting(False, _CRAWL_DELAY)
+    sitemaps: str | bool = _setting(False, _SITEMAPS)
+    sitemap_guess: bool = _setting(False, _FLAG)
+    sitemap_since: datetime | str | None = _setting(None, _DATE_OR_LAST)
+    sitemap_until: datetime | None = _setting(None, _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
 
     # What pages, headers and tdmrep.json say
@@ -356,47 +364,45 @@ class RepSettings:
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(
         "preferences.middlewares.tokens"
     )
-    usage_field: str | None = _setting(
-        None, _optional(_text), "the name of a field of items"
-    )
-    tdmrep: bool = _setting(False, _flag, _FLAG)
+    usage_field: str | None = _setting(None, _ITEM_FIELD)
+    tdmrep: bool = _setting(False, _FLAG)
 
     # What the crawl tells
 
-    decisions: str | None = _setting(None, _optional(_path), _URI)
-    dry_run: bool = _setting(False, _flag, _FLAG)
-    report: str | None = _setting(None, _optional(_path), _URI)
+    decisions: str | None = _setting(None, _URI)
+    dry_run: bool = _setting(False, _FLAG)
+    report: str | None = _setting(None, _URI)
 
     # Constants
 
-    hold_grace: float = _constant(0.5, _seconds)
+    hold_grace: float = _constant(0.5, _SECONDS)
     """Seconds from the start of a first fetch until a request that waits for it counts as held."""
-    hold_idle: float = _constant(60.0, _seconds)
+    hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
-    hold_dead_host_tries: int = _constant(3, _count)
+    hold_dead_host_tries: int = _constant(3, _COUNT)
     """Failures in a row to resolve or connect after which held requests are given up early."""
-    cache_expiry: float = _constant(7_776_000.0, _positive_seconds)
+    cache_expiry: float = _constant(7_776_000.0, _POSITIVE_SECONDS)
     """Seconds after which a storage forgets an origin that nobody asks about: 90 days."""
-    cache_redis_prefix: str = _constant("{scrapy-rep}", _text)
+    cache_redis_prefix: str = _constant("{scrapy-rep}", _TEXT)
     """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so that one call can
     name many."""
-    cache_max_ttl: float = _constant(604_800.0, _seconds)
+    cache_max_ttl: float = _constant(604_800.0, _SECONDS)
     """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7 days."""
-    cache_max_bytes: int = _constant(67_108_864, _count)
+    cache_max_bytes: int = _constant(67_108_864, _COUNT)
     """Bytes of the rules that are kept in memory, for all origins."""
-    sitemap_priority: int = _constant(10, _integer)
+    sitemap_priority: int = _constant(10, _INTEGER)
     """The priority of requests for sitemaps: before pages, since they lead to more of these."""
-    sitemap_page_priority: int = _constant(0, _integer)
+    sitemap_page_priority: int = _constant(0, _INTEGER)
     """The priority of requests for pages of sitemaps."""
-    sitemap_max_depth: int = _constant(5, _count)
+    sitemap_max_depth: int = _constant(5, _COUNT)
     """How deep indexes of sitemaps may be nested."""
-    sitemap_max_files: int = _constant(50_000, _count)
+    sitemap_max_files: int = _constant(50_000, _COUNT)
     """Sitemaps of one origin that are read."""
-    sitemap_max_urls: int = _constant(50_000, _count)
+    sitemap_max_urls: int = _constant(50_000, _COUNT)
     """Entries of one sitemap that are read, as sitemaps.org says."""
-    sitemap_max_origin_urls: int = _constant(25_000_000, _count)
+    sitemap_max_origin_urls: int = _constant(25_000_000, _COUNT)
     """Pages of one origin that are requested."""
-    sitemap_max_bytes: int = _constant(52_428_800, _count)
+    sitemap_max_bytes: int = _constant(52_428_800, _COUNT)
     """Bytes of one sitemap, decompressed, that are read, as sitemaps.org says."""
 
     @property
@@ -415,12 +421,12 @@ class RepSettings:
         for item in fields(cls):
             name = setting_name(item.name)
             value = settings.get(name, item.default)
-            check = item.metadata["check"]
+            check: _Check = item.metadata["check"]
             try:
-                values[item.name] = check(value)
+                values[item.name] = check.read(value)
             except (ValueError, TypeError, OverflowError) as error:
                 shown = without_password(repr(value))
-                hint = item.metadata["hint"] or str(error)
+                hint = check.hint or str(error)
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         return cls(**values)
 
