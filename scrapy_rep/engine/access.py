@@ -50,11 +50,15 @@ HOP_KEY = "_rep_hop"
 """In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
 
 # The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
-_clock = time.monotonic if hasattr(downloader_module, "monotonic") else time.time
+_clock = time.time
+if hasattr(downloader_module, "monotonic"):
+    _clock = time.monotonic
 
 # The attribute of a slot that randomizes its delay: a fraction. In older Scrapy it is a bool; True means
 # the fraction 0.5.
-_JITTER = "jitter" if hasattr(downloader_module.Slot, "jitter") else "randomize_delay"
+_JITTER = "randomize_delay"
+if hasattr(downloader_module.Slot, "jitter"):
+    _JITTER = "jitter"
 _JITTER_OF_TRUE = 0.5
 
 # Where Scrapy keeps something of each request that it has seen. Nothing breaks if these go away.
@@ -502,8 +506,9 @@ class Following:
     def stays_in_memory(self, request: Request) -> bool:
         """Whether *request* is held in memory even where others are held on disk."""
         for trail in self._trails:
-            is_followed = trail.in_memory and trail.number_of(request) is not None
-            if is_followed and trail.is_kept():
+            if not trail.in_memory or trail.number_of(request) is None:
+                continue
+            if trail.is_kept():
                 return True
         return False
 
@@ -540,12 +545,17 @@ class EngineAccess:
         self.slots = DownloadSlots(crawler)
         self.following = Following(crawler)
 
+    @property
+    def _engine(self) -> Any:
+        """The crawl's engine, which the crawler gets after this object was made."""
+        return self._crawler.engine
+
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
         """Meanwhile, let the downloader have one request more, for what isn't a page: `download_async` and
         requests that wait in a middleware count against CONCURRENT_REQUESTS. Otherwise, 16 silent sites
         would stop a crawl of 16 requests at a time."""
-        downloader = self._crawler.engine.downloader
+        downloader = self._engine.downloader
         # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
             yield
@@ -561,7 +571,7 @@ class EngineAccess:
         """From now on, let what a request has in its meta under :data:`HOP_KEY` download it: call that
         object's ``download(request, handler)`` when the request leaves its slot's queue. Return False
         if that can't be: a project's own downloader may have no such handlers."""
-        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
+        handlers = getattr(self._engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
             return False
@@ -571,12 +581,13 @@ class EngineAccess:
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*: sending takes longer than most handlers."""
-        receivers = dispatcher.getAllReceivers(self._crawler.signals.sender, signal)
+        sender = self._crawler.signals.sender
+        receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
 
     def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
         """Await *step* once before the spider closes, in the order of :class:`Stage`."""
-        Closing.of(self._crawler.engine).add_step(stage, step)
+        Closing.of(self._engine).add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call the errback of *request* with *error*, and have its output handled as the engine does, by
@@ -602,7 +613,7 @@ class EngineAccess:
 
         copied = copy(request)
         copied.errback = return_output
-        scraper = self._crawler.engine.scraper
+        scraper = self._engine.scraper
         done: Deferred[None] = scraper.enqueue_scrape(failure, copied)
         return done
 
@@ -628,7 +639,7 @@ class EngineAccess:
 
         Scrapy has no documented list of downloader middlewares. Their methods are in ``methods`` of the
         downloader's ``middleware``."""
-        manager = getattr(self._crawler.engine.downloader, "middleware", None)
+        manager = getattr(self._engine.downloader, "middleware", None)
         methods = getattr(manager, "methods", None)
         if methods is None:
             return "the downloader isn't Scrapy's"
@@ -653,7 +664,7 @@ class EngineAccess:
 
     def scheduling(self) -> Scheduling:
         """Note from now on which request the engine is about to schedule."""
-        return Scheduling(self._crawler.engine)
+        return Scheduling(self._engine)
 
     @staticmethod
     def drop_body(response: Response) -> None:
@@ -670,12 +681,12 @@ class EngineAccess:
 
     @property
     def paused(self) -> bool:
-        return bool(self._crawler.engine.paused)
+        return bool(self._engine.paused)
 
     @property
     def scheduler(self) -> Any:
         """The project's scheduler."""
-        engine = self._crawler.engine
+        engine = self._engine
         if hasattr(engine, "scheduler"):  # public since Scrapy 2.19
             return engine.scheduler
         return engine._slot.scheduler
@@ -699,7 +710,7 @@ class EngineAccess:
         ``start()`` asks: one that yields its next request only if there is room (in Scrapy's
         documentation, "Delaying start request iteration"). If the engine itself asked and was told to
         back out, the event loop would get no turn."""
-        engine = self._crawler.engine
+        engine = self._engine
         needs_backout = engine.needs_backout
 
         def needs_backout_or_is_full() -> bool:
@@ -713,7 +724,7 @@ class EngineAccess:
 
     def wake(self) -> None:
         """Make the engine look for requests to download, by ``_slot.nextcall`` as its ``crawl()`` does."""
-        slot = self._crawler.engine._slot
+        slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
@@ -725,11 +736,11 @@ class EngineAccess:
         scheduler = self.scheduler
         disk_queues = getattr(scheduler, "dqs", None)
         if disk_queues is None:
-            self._crawler.engine.crawl(request)
+            self._engine.crawl(request)
             return
         scheduler.dqs = None
         try:
-            self._crawler.engine.crawl(request)
+            self._engine.crawl(request)
         finally:
             scheduler.dqs = disk_queues
 
@@ -904,9 +915,18 @@ class DownloadSlots:
             setting = "CONCURRENT_REQUESTS_PER_IP"
         self._usual_concurrency = crawler.settings.getint(setting)
 
+    @property
+    def _downloader(self) -> Any:
+        return self._crawler.engine.downloader
+
+    @property
+    def _slots(self) -> Any:
+        """The downloader's slots by key; None if it is a project's own that has none."""
+        return getattr(self._downloader, "slots", None)
+
     def key_of(self, url: str) -> str:
         """Return the key of the slot for *url*."""
-        key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
+        key: str = self._downloader.get_slot_key(Request(url))
         return key
 
     def not_there_yet(
@@ -918,19 +938,19 @@ class DownloadSlots:
             return []
         slot = self._slot_of(request)
         in_slot = slot.active if slot is not None else ()
-        downloading = self._crawler.engine.downloader.active
-        return [
-            other
-            for other in on_their_way
-            if other in downloading and other not in in_slot
-        ]
+        downloading = self._downloader.active
+        not_there = []
+        for other in on_their_way:
+            if other in downloading and other not in in_slot:
+                not_there.append(other)
+        return not_there
 
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
         other requests for that slot, which may not have got there so far; they count, too. A slot that a
         crawl delay slows (which sends one at a time) may have as many as others."""
-        if getattr(self._crawler.engine.downloader, "slots", None) is None:
-            return False  # a project's own downloader may have none
+        if self._slots is None:
+            return False
         slot = self._slot_of(request)
         most = self._usual_concurrency
         active_count = 0
@@ -943,11 +963,11 @@ class DownloadSlots:
 
     def _slot_of(self, request: Request) -> Any:
         """Return the slot of *request*; None if there is none so far."""
-        downloader = self._crawler.engine.downloader
-        slots = getattr(downloader, "slots", None)
+        slots = self._slots
         if slots is None:
             return None
-        return slots.get(downloader.get_slot_key(request))
+        key = self._downloader.get_slot_key(request)
+        return slots.get(key)
 
     def agents_of(self, key: str, origin: str) -> list[Chain]:
         """Return the agents whose delays the slot *key* keeps for *origin*."""
@@ -959,7 +979,7 @@ class DownloadSlots:
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
         """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
         longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
-        slot = self._crawler.engine.downloader.slots.get(key)
+        slot = self._slots.get(key)
         if slot is None:
             return False
         slowed = self._current(key)
@@ -970,17 +990,25 @@ class DownloadSlots:
         if seconds != delays.get((origin, agent), 0.0):
             delays[origin, agent] = seconds
             longest = nlargest(_MAX_DELAYS, delays.items(), key=itemgetter(1))
-            _, delay = longest[0]
-            self._remember(key, slowed._replace(delay=delay, wanted=dict(longest)))
+            _, longest_delay = longest[0]
+            self._remember(
+                key,
+                _Slowed(
+                    slot,
+                    slowed.own,
+                    longest_delay,
+                    dict(longest),
+                ),
+            )
             _apply(slot, slowed.own)
-            _enforce(slot, delay)
+            _enforce(slot, longest_delay)
         return seconds > slowed.own.delay
 
     def _remember(self, key: str, slowed: _Slowed) -> None:
         """Remember that the slot *key* is slowed; forget those that Scrapy has removed, if they are many."""
         if not self.slowed:
             self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
-        elif len(self.slowed) > 2 * len(self._crawler.engine.downloader.slots):
+        elif len(self.slowed) > 2 * len(self._slots):
             # Scrapy removes slots a minute after their last request.
             for other in list(self.slowed):
                 if self._current(other) is None:
@@ -990,7 +1018,7 @@ class DownloadSlots:
     def _current(self, key: str) -> _Slowed | None:
         """Return how the slot *key* is slowed; None if it isn't, or if Scrapy has removed that slot."""
         slowed = self.slowed.get(key)
-        slot = self._crawler.engine.downloader.slots.get(key)
+        slot = self._slots.get(key)
         if slowed is not None and slowed.slot is slot:
             return slowed
         return None
@@ -1002,22 +1030,21 @@ class DownloadSlots:
 
     def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
         """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
-        downloader = self._crawler.engine.downloader
-        slot = downloader.slots.get(key)
+        slot = self._slots.get(key)
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
             return paced
         if not (take and self._is_slowed(key)):
             return None
-        if len(self._paced) > 2 * len(downloader.slots):
+        if len(self._paced) > 2 * len(self._slots):
             self._forget_removed()
-        paced = PacedSlot(downloader, slot)
+        paced = PacedSlot(self._downloader, slot)
         self._paced[key] = paced
         return paced
 
     def _forget_removed(self) -> None:
         """Forget the paced slots that Scrapy has removed."""
-        slots = self._crawler.engine.downloader.slots
+        slots = self._slots
         for key, paced in list(self._paced.items()):
             if not paced.is_of(slots.get(key)):
                 del self._paced[key]
@@ -1040,7 +1067,7 @@ class DownloadSlots:
         if if_slowed and slowed is None:
             return {}
         own_key = f"{key} ({name})"
-        slots = self._crawler.engine.downloader.slots
+        slots = self._slots
         if slowed is not None and own_key not in slots:
             slots[own_key] = downloader_module.Slot(*slowed.own)
         return {SLOT_KEY: own_key}

@@ -61,6 +61,8 @@ class EarlyDrops:
         :param may_seed: whether a request, whose URL begins with a prefix, may tell *middleware* of sitemaps
         """
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._is_usual = origins.agents.is_usual
@@ -91,7 +93,7 @@ class EarlyDrops:
         """Drop requests from now on, unless something could give them another end."""
         if not self._is_wanted:
             return
-        engine = self._context.engine
+        engine = self._engine
         obstacle = engine.obstacle_before(self._middleware) or self._obstacle_after()
         if not obstacle:
             obstacle = self._replace_method(scheduler)
@@ -173,7 +175,7 @@ class EarlyDrops:
             return False
         if error is None:
             return False
-        has_errback = self._context.engine.has_errback(request)
+        has_errback = self._engine.has_errback(request)
         errback_count = len(self._waiting) + self._unsettled
         if has_errback and errback_count >= _MOST_ERRBACKS:
             return False
@@ -183,7 +185,7 @@ class EarlyDrops:
         if not self.remember(request, state, path):
             return True  # like one that the dupe filter drops: without a word, and without its errback
         state.used_at = self._context.clock()
-        self._context.stats.inc_value("rep/cache/hit")
+        self._count("rep/cache/hit")
         self._recorder.dropped(request, error, state, direct=False)
         if has_errback:
             self._waiting.append((request, error))
@@ -211,13 +213,13 @@ class EarlyDrops:
     def _end_pending(self) -> None:
         """Note that nothing is pending any more. The engine looks whether the crawl is idle now."""
         self.is_pending = False
-        self._context.engine.wake()
+        self._engine.wake()
 
     async def _call_errbacks(self) -> None:
         """Call the errbacks that wait, also those that come to wait meanwhile."""
         try:
             async for request, error in in_slices(self._take_waiting()):
-                output = self._context.engine.fail(request, error)
+                output = self._engine.fail(request, error)
                 if not output.called:
                     self._unsettled += 1
                     output.addBoth(self._note_settled)

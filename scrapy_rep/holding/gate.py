@@ -67,6 +67,8 @@ class Gate:
     ) -> None:
         """*check* gets each request from the scheduler; None if this crawl checks none."""
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._early = early
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
@@ -97,7 +99,7 @@ class Gate:
 
     def _spider_opened(self) -> None:
         """Stand in for the scheduler's methods from now on."""
-        engine = self._context.engine
+        engine = self._engine
         scheduler = engine.scheduler
         self._next_scheduled = scheduler.next_request
         self._has_scheduled = scheduler.has_pending_requests
@@ -205,7 +207,7 @@ class Gate:
                 return self._next_released()
             is_over = time.perf_counter() >= slice_end
             if is_over and not self._is_scheduler_exhausted:
-                self._context.engine.wake()  # it asks again after other events
+                self._engine.wake()  # it asks again after other events
                 return None
         return None
 
@@ -363,7 +365,7 @@ class Gate:
         disk = self._held.disk
         if disk is not None and disk.recognise(str(origin), request):
             # An earlier run has held it, and it came again. (Each is recognised once.)
-            self._context.stats.inc_value("rep/held/already")
+            self._count("rep/held/already")
             return True
         if advice.action is Action.STAY:
             holding.keep(origin, state, request, past.waited)

@@ -63,6 +63,8 @@ class HandingBack:
 
     def __init__(self, context: CrawlContext, held: HeldRequests) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._held = held
         self.waiting = 0
         """How many of those that were handed back for want of room the scheduler still has. Not exact: another
@@ -72,7 +74,7 @@ class HandingBack:
         """Hand back *request*, for which there is no room, behind all others. Return whether the scheduler
         took it. Scrapy's own isn't asked: it would return the request at once. *waited*: the seconds for
         which the request has waited here; None: not at all."""
-        if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
+        if self._held.disk is not None or not self._engine.scheduler_is_foreign:
             return False
         priority = min(request.priority - 1, _LAST_PRIORITY)
         is_taken = self._give_to_scheduler(request, waited or 0.0, priority)
@@ -107,7 +109,7 @@ class HandingBack:
     def _enqueue(self, request: Request) -> object:
         """Give *request* to the scheduler. Return why that didn't work; None if it did."""
         try:
-            result = self._context.engine.scheduler.enqueue_request(request)
+            result = self._engine.scheduler.enqueue_request(request)
         except Exception as error:  # noqa: BLE001 (its server may be gone, its disk full)
             return error
         if result is False:  # some schedulers return nothing
@@ -158,7 +160,7 @@ class HandingBack:
     def _end_unqueued(self, request: Request) -> Deferred[None]:
         """End the wait of *request*, which was about to leave, and stands in no queue. Return a Deferred for
         the output of its errback."""
-        if self._context.engine.following.is_kept(request):
+        if self._engine.following.is_kept(request):
             return succeed(None)
         if self._give_to_scheduler(request, 0.0, request.priority):
             return succeed(None)
@@ -170,24 +172,24 @@ class HandingBack:
         )
         never_held = Held(0, 0, 0.0, request)
         error = self._held.give_up(never_held, origin, 0.0, drop)
-        return self._context.engine.fail(request, error)
+        return self._engine.fail(request, error)
 
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
         """End the wait of *held*, which has been taken from *queue*. Return a Deferred for the output of its
         errback."""
         request = held.request
-        if self._context.engine.following.is_kept(request):
+        if self._engine.following.is_kept(request):
             return succeed(None)
         waited = self._held.waited(queue, held)
         only_waited = not held.counts and not queue.fails
         goes_back = only_waited or self._outlives(request)
         if goes_back and self._give_to_scheduler(request, waited, request.priority):
             if held.counts:
-                self._context.stats.inc_value("rep/handed_back")
+                self._count("rep/handed_back")
             return succeed(None)
         drop = self._why_ended(queue)
         error = self._held.give_up(held, queue.origin, waited, drop)
-        return self._context.engine.fail(request, error)
+        return self._engine.fail(request, error)
 
     def _why_ended(self, queue: Queue) -> Drop:
         """Return why requests in *queue* fail at the crawl's end."""
@@ -198,7 +200,7 @@ class HandingBack:
 
     def _outlives(self, request: Request) -> bool:
         """Whether *request* would outlive the process in the scheduler."""
-        engine = self._context.engine
+        engine = self._engine
         spider = self._context.spider
         if engine.scheduler_is_foreign:
             return engine.scheduler_outlives

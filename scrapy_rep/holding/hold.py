@@ -48,6 +48,8 @@ class HeldRequests:
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._flights = origins.flights
         self.table = origins.table
         self.queues = origins.flights.queues
@@ -122,12 +124,12 @@ class HeldRequests:
         if not moved:
             return []
         if queue.is_answered and not everything:
-            self._context.stats.inc_value("rep/held/unreachable", len(moved))
+            self._count("rep/held/unreachable", len(moved))
         else:
             queue.unanswered += len(moved)
         self.count_held()
         for held in moved:
-            self._context.stats.inc_value("rep/held")
+            self._count("rep/held")
             announce(self._context, request_held, held.request, queue.origin)
         return moved
 
@@ -142,7 +144,7 @@ class HeldRequests:
         kept = held._replace(counts=True)
         if self.disk is not None:
             kept = self.disk.hold(str(queue.origin), kept)
-        self._context.engine.drop_caches(held.request)
+        self._engine.drop_caches(held.request)
         return kept
 
     def count_held(self) -> None:
@@ -164,7 +166,7 @@ class HeldRequests:
         if read is None:
             queue.pop_first()
             self.count_held()
-            self._context.engine.wake()
+            self._engine.wake()
             return None
         queue.replace_first(read)
         return read
@@ -252,7 +254,7 @@ class HeldRequests:
         error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
         if held.counts:
             error.held_for = waited
-            self._context.stats.inc_value("rep/given_up")
+            self._count("rep/given_up")
             announce(
                 self._context,
                 request_given_up,
@@ -303,6 +305,8 @@ class Releases:
         and returns whether it was. *finished* is called when all of a queue that may leave have left. Both
         are methods of ``Holding`` (holding.py)."""
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._held = held
         self._refetch_if_stale = refetch_if_stale
         self._finished = finished
@@ -336,7 +340,7 @@ class Releases:
             return False
         if queue.fails or held.request is None:
             return True
-        slots = self._context.engine.slots
+        slots = self._engine.slots
         return not slots.is_full(held.request, queue.on_their_way)
 
     def add(self, queue: Queue, why: Drop | None = None, before: float = inf) -> None:
@@ -351,14 +355,14 @@ class Releases:
             queue.let_leave(why, self._held.now(), before)
         if not queue.has_turn:
             self._give_turn(queue)
-            self._context.engine.wake()
+            self._engine.wake()
 
     def make_ready(self, request: Request, verdict: Verdict | None = None) -> None:
         """Let *request* leave as soon as the engine asks. It fails if there is a *verdict*."""
         if verdict is not None:
             self.verdicts[request] = verdict
         self.ready.append(request)
-        self._context.engine.wake()
+        self._engine.wake()
 
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
@@ -380,7 +384,7 @@ class Releases:
             if slices.renew_if_over():
                 break
         if request is None and self.turns:
-            self._context.engine.wake()  # it asks again, and the round goes on
+            self._engine.wake()  # it asks again, and the round goes on
         else:
             self._end_round()
         return request
@@ -414,7 +418,7 @@ class Releases:
         is_old = self._held.now() >= queue.good_until
         if is_old and self._refetch_if_stale(queue, held.request):
             return None
-        slots = self._context.engine.slots
+        slots = self._engine.slots
         queue.on_their_way = slots.not_there_yet(held.request, queue.on_their_way)
         if slots.is_full(held.request, queue.on_their_way) and not queue.was_overtaken:
             return None
@@ -429,7 +433,7 @@ class Releases:
         self._held.leave_first(queue, held)
         if held.counts:
             queue.released += 1
-            self._context.stats.inc_value("rep/released")
+            self._count("rep/released")
             announce(
                 self._context,
                 request_released,

@@ -78,6 +78,8 @@ class Holding(WaitingRoom):
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._settings = context.settings
         self._policy = origins.policy
         self._cache = origins.cache
@@ -118,7 +120,8 @@ class Holding(WaitingRoom):
         if queue is None:
             return []
         urls: dict[str, None] = {}  # an ordered set
-        for held in queue.waiting[:_SAMPLE] + queue.held[:_SAMPLE]:
+        sample = queue.waiting[:_SAMPLE] + queue.held[:_SAMPLE]
+        for held in sample:
             request = self.held.peek(held)
             if request is not None:
                 urls[request.url] = None
@@ -135,8 +138,13 @@ class Holding(WaitingRoom):
             seconds = queue.clock(self.held.now()) - oldest
             state = self._table.get(origin)
             entry = None if state is None else state.entry
-            row = held_fields(str(origin), queue.count, max(0.0, seconds), entry)
-            rows.append(row)
+            fields = held_fields(
+                str(origin),
+                queue.count,
+                max(0.0, seconds),
+                entry,
+            )
+            rows.append(fields)
         return rows
 
     # Requests that stay
@@ -158,7 +166,7 @@ class Holding(WaitingRoom):
         if state is None:
             is_new = self._table.get(origin) is None
             stat = "rep/cache/miss" if is_new else "rep/cache/refresh"
-            self._context.stats.inc_value(stat)
+            self._count(stat)
             self._wait_for_answer(queue, request)
             return
         # The answer may have come just now, while listeners are still being told. Then other requests
@@ -194,7 +202,8 @@ class Holding(WaitingRoom):
         queue.was_overtaken = True
         if queue.count:
             return False
-        queue.join_leaving(self.held.numbered(queue, request, waited))
+        held = self.held.numbered(queue, request, waited)
+        queue.join_leaving(held)
         self.releases.let_one_leave(queue)
         return True
 
@@ -207,7 +216,7 @@ class Holding(WaitingRoom):
                 self._ask_again(queue)
             case Step.COUNT_LATE:
                 queue.become_late(Lateness.LATE)
-                self._context.engine.wake()
+                self._engine.wake()
             case Step.HOLD:
                 self._hold_late(queue)
             case Step.COUNT_VERY_LATE:
@@ -226,7 +235,7 @@ class Holding(WaitingRoom):
         if queue.lateness is Lateness.VERY_LATE:
             self.log.held(queue, "slow")
             self._drop_waiting(queue, Drop("too many of its requests are held"))
-        self._context.engine.wake()
+        self._engine.wake()
 
     def _hold_if_room(self, queue: Queue) -> None:
         """Hold as many of those that wait in *queue* as there is room for."""
@@ -239,7 +248,7 @@ class Holding(WaitingRoom):
         """Let those in *queue* leave that waited for this answer, or hold them until the next attempt.
         *state* is what is known of the origin now."""
         if not queue.has_requests:
-            self._context.engine.wake()  # listeners have been told: the crawl may be over
+            self._engine.wake()  # listeners have been told: the crawl may be over
             return
         queue.is_answered = True
         # The requests leave by what is known now, so the origin isn't forgotten before all have left.
@@ -262,7 +271,7 @@ class Holding(WaitingRoom):
         """Count those in *queue* that were held for want of a first answer, and now are since it was a
         failure."""
         if queue.unanswered:
-            self._context.stats.inc_value("rep/held/unreachable", queue.unanswered)
+            self._count("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
 
     def _hold_until_next_attempt(self, queue: Queue, state: OriginState) -> None:
@@ -270,7 +279,7 @@ class Holding(WaitingRoom):
         self._hold_waiting(queue, state)
         if queue.count:
             self._give_up(queue)
-            self._context.engine.wake()
+            self._engine.wake()
         else:
             self.releases.add(queue)  # none is left: its turn ends with finished()
 
@@ -292,16 +301,20 @@ class Holding(WaitingRoom):
         """Get rid of those that still wait in *queue*, since there is no room to hold them: hand them back
         to the scheduler or, if that doesn't take them, let them fail for the reason in *drop*."""
         now = queue.clock(self.held.now())
+        drop_for_room = drop._replace(for_room=True)
         for held in queue.dismiss_waiting():
             waited = max(0.0, now - held.since)
-            if not self.handing_back.hand_back(held.request, waited):
-                self.log.full(queue.origin)
-                self.releases.make_ready(held.request, drop._replace(for_room=True))
+            if self.handing_back.hand_back(held.request, waited):
+                continue
+            self.log.full(queue.origin)
+            self.releases.make_ready(held.request, drop_for_room)
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
         """Fetch robots.txt again if the answer that releases those in *queue* is too old by now, and keep
         them. Return whether it was too old. *request* is the next that would leave."""
-        if self._settings.dry_run or self._cache.get(queue.origin) is not None:
+        if self._settings.dry_run:
+            return False
+        if self._cache.get(queue.origin) is not None:
             return False
         self.held.recall(queue)
         self._wait_for_answer(queue, request)
@@ -317,7 +330,8 @@ class Holding(WaitingRoom):
         if queue.fails:  # nobody waits any more: a fetch must not keep the crawl open
             self._flights.abandon(queue.origin)
         if queue.given_up or queue.released:
-            self.log.end(queue, kept=self.held.disk is not None)
+            is_on_disk = self.held.disk is not None
+            self.log.end(queue, kept=is_on_disk)
         self.held.forget(queue)
         queue.forget_past()
         self._flights.settle(queue)
@@ -328,11 +342,13 @@ class Holding(WaitingRoom):
         """Fetch robots.txt again: for a request in *queue*, through its proxy if it has one. After a failure
         of a proxy, another request's turn comes."""
         state = self._table.get(queue.origin)
-        number = 0 if state is None else state.entry.proxy_attempts
+        proxy_failures = 0
+        if state is not None:
+            proxy_failures = state.entry.proxy_attempts
         request = None
-        requests = queue.held or queue.waiting
-        if requests:
-            held = requests[number % len(requests)]
+        candidates = queue.held or queue.waiting
+        if candidates:
+            held = candidates[proxy_failures % len(candidates)]
             request = self.held.peek(held)
         self._flights.to(queue.origin, request, again=True)
 
@@ -343,9 +359,9 @@ class Holding(WaitingRoom):
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
             return  # those whose time was over are about to leave
-        if queue.fetch is None and self._seconds_until_last_attempt(queue) <= 0:
-            attempts = Drop.of(self._table.get(queue.origin)).attempts
-            queue.extra_attempt = attempts + 1
+        is_allowed = self._seconds_until_last_attempt(queue) <= 0
+        if queue.fetch is None and is_allowed:
+            queue.extra_attempt = self._last_failure(queue).attempts + 1
             self._ask_again(queue)
         else:
             self._give_up(queue)
@@ -364,13 +380,18 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
-        came_before = now - self._max_wait + max(seconds_until_attempt, ROUNDING)
+        latest = now + max(seconds_until_attempt, ROUNDING)
+        came_before = latest - self._max_wait
         if oldest > came_before:
             return
-        last_failure = Drop.of(self._table.get(queue.origin))
+        last_failure = self._last_failure(queue)
         end = self._why_given_up(now - oldest)
         drop = last_failure._replace(reason=f"{last_failure.reason}; {end}")
         self.releases.add(queue, drop, came_before)
+
+    def _last_failure(self, queue: Queue) -> Drop:
+        """Return why there is no robots.txt so far for those in *queue*, and after how many attempts."""
+        return Drop.of(self._table.get(queue.origin))
 
     def _why_given_up(self, seconds: float) -> str:
         """Return why requests are given up, the oldest of which has waited for some *seconds*."""
@@ -383,12 +404,16 @@ class Holding(WaitingRoom):
     # What the log says of all that is held
 
     def _tell_in_time(self, _: str) -> None:
+        """Log what is held, as the alarm asks for every minute."""
         self.tell()
 
     def tell(self, *, idle: bool = False) -> None:
         """Log what is held, every minute, and at once if the crawl has become *idle*."""
         now = time.monotonic()
-        queues = [queue for queue in self.held.queues.values() if queue.has_requests]
+        queues = []
+        for queue in self.held.queues.values():
+            if queue.has_requests:
+                queues.append(queue)
         if not queues:
             return
         seconds = _TELL_SECONDS
@@ -417,14 +442,15 @@ class Holding(WaitingRoom):
         # Without such a step, all origins are being asked, or all requests are about to leave.
         first_end = max(0.0, min(ends, default=0.0))
         # Before requests are given up, a last attempt is made.
-        first_attempt = max(0.0, min([*attempts, first_end]))
+        attempts.append(first_end)
+        first_attempt = max(0.0, min(attempts))
         return first_attempt, first_end
 
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
-        self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
-        engine = self._context.engine
+        self._engine.before_closing(Stage.HOLDING, self._before_closing)
+        engine = self._engine
         directory = job_dir(self._context.crawler.settings)
         if directory:
             self._disk = DiskHold(directory, spider, engine.following)
@@ -538,11 +564,12 @@ class HoldLog:
         """Warn once that requests are dropped because too many are held."""
         if not self._told_full:
             self._told_full = True
-            message = (
+            logger.warning(
                 "Too many requests are held (REP_HOLD_MAX_REQUESTS; one origin may have about 91 %% of "
-                "them): dropping further ones, such as to %(origin)s. This is reported once."
+                "them): dropping further ones, such as to %(origin)s. This is reported once.",
+                {"origin": origin},
+                extra=self._context.extra,
             )
-            logger.warning(message, {"origin": origin}, extra=self._context.extra)
 
     def state(
         self,
@@ -562,8 +589,9 @@ class HoldLog:
             unnamed_count -= queue.count
             why = self._why(queue.origin)
             parts.append(f"{queue.count:,} to {queue.origin}: {why}")
-        if len(queues) > len(named):
-            origins = counted(len(queues) - len(named), "other origin")
+        unnamed_origins = len(queues) - len(named)
+        if unnamed_origins:
+            origins = counted(unnamed_origins, "other origin")
             parts.append(f"{unnamed_count:,} to {origins}")
         values = {
             "begin": "Nothing left to do but wait: " if idle else "",
