@@ -82,9 +82,10 @@ _positive_seconds = _number(float, math.nextafter(0.0, 1.0))
 
 def _flag(value: Any) -> bool:
     """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a command line."""
-    if str(value).lower() in ("true", "1"):
+    text = str(value).lower()
+    if text in ("true", "1"):
         return True
-    if str(value).lower() in ("false", "0", "none", ""):
+    if text in ("false", "0", "none", ""):
         return False
     raise ValueError
 
@@ -149,9 +150,10 @@ def _crawl_delay(value: Any) -> DelayLimit | bool:
             raise ValueError
         most = _positive_seconds(value.get("most", _LONGEST_DELAY))
         return DelayLimit(most, skips=beyond == "skip")
-    if str(value).lower() == "true":
+    text = str(value).lower()
+    if text == "true":
         return DelayLimit(_LONGEST_DELAY)
-    if str(value).lower() == "false":
+    if text == "false":
         return False
     return DelayLimit(_seconds(value))
 
@@ -203,7 +205,8 @@ def _host_pattern(name: Any) -> str:
     wildcard = "*." if host != name else ""
     is_ip6 = host.startswith("[") and host.endswith("]")
     if is_ip6:
-        return wildcard + Origin.from_url(f"http://{host}/").host
+        origin = Origin.from_url(f"http://{host}/")
+        return wildcard + origin.host
     return wildcard + punycode(host)
 
 
@@ -219,7 +222,9 @@ def sitemaps(value: Any) -> str | bool:
 def loaded(value: Any) -> Any:
     """Return *value*: a dict or a list on a command line is JSON, as elsewhere in Scrapy;
     ``ValueError`` if it is broken."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith(("{", "[")):
         return json.loads(value)
     return value
 
@@ -272,12 +277,14 @@ _OVERRIDES = _Check(
 
 def _setting(default: Any, check: _Check) -> Any:
     """A setting with its *default*."""
-    return field(default=default, metadata={"check": check, "prefix": _PREFIX})
+    metadata = {"check": check, "prefix": _PREFIX}
+    return field(default=default, metadata=metadata)
 
 
 def _constant(value: Any, check: _Check) -> Any:
     """A value that no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
-    return field(default=value, metadata={"check": check, "prefix": f"_{_PREFIX}"})
+    metadata = {"check": check, "prefix": f"_{_PREFIX}"}
+    return field(default=value, metadata=metadata)
 
 
 def _checked_in(path: str) -> Any:
@@ -303,13 +310,15 @@ def _choice(*choices: str | bool) -> Any:
             raise ValueError
         return flag
 
+    default = choices[0]
     hint = "one of " + ", ".join(map(repr, choices))
-    return _setting(choices[0], _Check(read, hint))
+    return _setting(default, _Check(read, hint))
 
 
 def setting_name(field_name: str) -> str:
     """Return the setting's name for a field of :class:`RepSettings`."""
-    prefix: str = RepSettings.__dataclass_fields__[field_name].metadata["prefix"]
+    item = RepSettings.__dataclass_fields__[field_name]
+    prefix: str = item.metadata["prefix"]
     return prefix + field_name.upper()
 
 
@@ -469,8 +478,9 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
     """Return the values of the settings that differ from their defaults, as text, without passwords."""
     values = {}
     for name in changed(settings):
-        value = without_password(str(settings.get(name)))
-        values[name] = value[:_SHOWN_CHARACTERS]
+        value = str(settings.get(name))
+        shown = without_password(value)
+        values[name] = shown[:_SHOWN_CHARACTERS]
     return values
 
 
@@ -487,15 +497,26 @@ def settings_beside(crawler: Crawler) -> RepSettings:
         raise NotConfigured from None
 
 
+def _suggestion(unknown_name: str) -> str:
+    """Return which setting was meant, most likely; empty if no name is similar."""
+    similar = get_close_matches(
+        unknown_name,
+        DEFAULTS,
+        n=1,
+        cutoff=_SIMILARITY,
+    )
+    if not similar:
+        return ""
+    return f" (did you mean {similar[0]}?)"
+
+
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
     """Log unknown names that begin with ``REP_``, which are most likely misspelt."""
-    ours = {name for name in map(str, settings) if name.startswith(_PREFIX)}
+    names = {str(name) for name in settings}
     unknown = []
-    for name in sorted(ours - DEFAULTS.keys()):
-        suggestion = ""
-        for similar in get_close_matches(name, DEFAULTS, n=1, cutoff=_SIMILARITY):
-            suggestion = f" (did you mean {similar}?)"
-        unknown.append(name + suggestion)
+    for name in sorted(names - DEFAULTS.keys()):
+        if name.startswith(_PREFIX):
+            unknown.append(name + _suggestion(name))
     if unknown:
         logger.warning(
             "Unknown settings, which have no effect: %(names)s",

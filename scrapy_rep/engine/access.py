@@ -19,7 +19,7 @@ from copy import copy
 from enum import IntEnum
 from heapq import nlargest
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
@@ -178,9 +178,13 @@ class Stage(IntEnum):
     """The scheduler is left to itself."""
 
 
+Action: TypeAlias = Callable[[], Awaitable[None]]
+"""Something to do that takes time: what is awaited."""
+
+
 class _ClosingStep(NamedTuple):
     stage: Stage
-    action: Callable[[], Awaitable[None]]
+    action: Action
 
 
 class Closing:
@@ -204,7 +208,7 @@ class Closing:
         closing: Closing = engine.close_spider_async
         return closing
 
-    def add_step(self, stage: Stage, action: Callable[[], Awaitable[None]]) -> None:
+    def add_step(self, stage: Stage, action: Action) -> None:
         """Await *action* once before the spider closes, after the actions of earlier stages."""
         self._steps.append(_ClosingStep(stage, action))
 
@@ -585,9 +589,10 @@ class EngineAccess:
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
 
-    def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
-        """Await *step* once before the spider closes, in the order of :class:`Stage`."""
-        Closing.of(self._engine).add_step(stage, step)
+    def before_closing(self, stage: Stage, action: Action) -> None:
+        """Await *action* once before the spider closes, in the order of :class:`Stage`."""
+        closing = Closing.of(self._engine)
+        closing.add_step(stage, action)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call the errback of *request* with *error*, and have its output handled as the engine does, by

@@ -112,15 +112,26 @@ class HeldRequests:
     def numbered(self, queue: Queue, request: Request, waited: float | None) -> Held:
         """Return *request* as it stands in *queue*, with the number of the one that came last."""
         self._last_number += 1
-        since = queue.clock(self.now()) - (waited or 0.0)
-        return Held(-request.priority, self._last_number, since, request)
+        now = queue.clock(self.now())
+        return Held(
+            urgency=-request.priority,
+            number=self._last_number,
+            since=now - (waited or 0.0),
+            request=request,
+        )
 
     def hold_waiting(self, queue: Queue, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of those that wait in *queue* as there is room for; all of them
         with *everything*. Return these."""
-        room = len(queue.waiting) if everything else self.room_for(queue)
+
+        def keep(held: Held) -> Held:
+            return self._to_keep(queue, held)
+
+        room = self.room_for(queue)
+        if everything:
+            room = len(queue.waiting)
         with self._one_transaction():
-            moved = queue.hold(room, lambda held: self._to_keep(queue, held))
+            moved = queue.hold(room, keep)
         if not moved:
             return []
         if queue.is_answered and not everything:
@@ -192,7 +203,8 @@ class HeldRequests:
     def _begin_anew(self, queue: Queue) -> None:
         """Note on disk that the time of those in *queue* begins anew, if they have to wait again."""
         if self.disk is not None and queue.count:
-            self.disk.release(str(queue.origin), queue.clock(self.now()))
+            now = queue.clock(self.now())
+            self.disk.release(str(queue.origin), now)
 
     def forget(self, queue: Queue) -> None:
         """Forget on disk that those in *queue* were released: all have left."""
@@ -201,7 +213,8 @@ class HeldRequests:
 
     def leave_first(self, queue: Queue, held: Held) -> None:
         """Remove *held*, which is next to leave, from *queue*."""
-        queue.longest = max(queue.longest, self.waited(queue, held))
+        waited = self.waited(queue, held)
+        queue.longest = max(queue.longest, waited)
         queue.pop_first()
         self._left(queue, held, given_up=queue.fails)
 
@@ -222,7 +235,8 @@ class HeldRequests:
         for held in queue.take(self._is_unsaved):
             taken = self._with_request(held)
             if taken is not None:
-                queue.longest = max(queue.longest, self.waited(queue, taken))
+                waited = self.waited(queue, taken)
+                queue.longest = max(queue.longest, waited)
                 self._left(queue, taken, given_up=False)
                 yield taken
 
@@ -251,7 +265,12 @@ class HeldRequests:
     ) -> RobotsUnreachable:
         """Return the error with which *held*, which has *waited* so many seconds for *origin*, is to fail.
         Count and announce that it is given up, if it was held and had not only waited."""
-        error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
+        error = RobotsUnreachable(
+            origin,
+            why.reason,
+            why.attempts,
+            why.cause,
+        )
         if held.counts:
             error.held_for = waited
             self._count("rep/given_up")
@@ -419,13 +438,15 @@ class Releases:
         if is_old and self._refetch_if_stale(queue, held.request):
             return None
         slots = self._engine.slots
-        queue.on_their_way = slots.not_there_yet(held.request, queue.on_their_way)
-        if slots.is_full(held.request, queue.on_their_way) and not queue.was_overtaken:
+        request = held.request
+        queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
+        has_room = not slots.is_full(request, queue.on_their_way)
+        if not (has_room or queue.was_overtaken):
             return None
         queue.was_overtaken = False
-        queue.on_their_way.append(held.request)
+        queue.on_their_way.append(request)
         self._release(queue, held)
-        return held.request
+        return request
 
     def _release(self, queue: Queue, held: Held) -> None:
         """Let *held*, the next of *queue*, leave. Count and announce that, if it was held."""
@@ -446,9 +467,12 @@ class Releases:
         """Give *queue* a turn: after those with more urgent requests, and after earlier ones."""
         queue.has_turn = True
         self._last_turn += 1
+        urgency = 0
         first = queue.first_leaving()
-        urgency = first.urgency if first is not None else 0
-        heappush(self.turns, _Turn(urgency, self._last_turn, queue))
+        if first is not None:
+            urgency = first.urgency
+        turn = _Turn(urgency, self._last_turn, queue)
+        heappush(self.turns, turn)
 
     def _give_up(self, queue: Queue, held: Held) -> None:
         """Make *held*, which has left *queue*, fail in the middleware, also if its origin is forgotten before
@@ -464,8 +488,9 @@ class Releases:
     def pop_verdict(self, request: Request) -> Drop | None:
         """Return why *request*, which the middleware has now, was dropped at the gate; None if it wasn't.
         Raise the error with which it was given up, or what the gate's check of it raised."""
-        # Nearly always, there are no verdicts.
-        verdict = self.verdicts.pop(request, None) if self.verdicts else None
+        if not self.verdicts:  # as nearly always
+            return None
+        verdict = self.verdicts.pop(request, None)
         if isinstance(verdict, Exception):
             raise verdict from verdict.__cause__
         return verdict
