@@ -153,7 +153,7 @@ class HandingBack:
             for request in requests:
                 await outputs.add(self._end_unqueued(request))
         async for queue in in_slices(list(self._held.queues.values())):
-            for held in self._held.take_mortal(queue):
+            for held in self._held.take_unsaved(queue):
                 await outputs.add(self._end(held, queue))
         await outputs.handle()
 

@@ -226,7 +226,7 @@ class HeldRequests:
             self.disk.left(str(queue.origin), held, given_up=given_up)
         self.count_held()
 
-    def take_mortal(self, queue: Queue) -> Iterator[Held]:
+    def take_unsaved(self, queue: Queue) -> Iterator[Held]:
         """Remove the requests from *queue* that would end with the process, since no file has them. Yield
         them. With a JOBDIR, requests that only waited are written to disk first."""
         self.recall(queue)
