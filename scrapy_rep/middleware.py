@@ -181,6 +181,7 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
+            # Stands for the rule that decides (protocol/matching.py).
             key = rules.find(comparable(path))
             state.used_at = now
             self._count("rep/cache/hit")
@@ -458,6 +459,7 @@ class RepMiddleware:
             return None
         decision: Decision | None
         if state.rules is not None and self.agents.is_usual(request):
+            # As on the fast path.
             key = state.rules.find(comparable(path))
             decision = None if allows(key) else self.origins.decision(state, key)
         else:

@@ -243,6 +243,7 @@ class _Check(NamedTuple):
     """What would be right, for the error about a wrong value. Empty: what :attr:`read` raises says so."""
 
 
+# chain() in protocol/syntax.py reads product tokens, moment() in protocol/freshness.py dates.
 _AGENT = _Check(_optional(chain), AGENT_HINT)
 _FLAG = _Check(_flag, "True or False")
 _INTEGER = _Check(_number(int, -math.inf), "a whole number")

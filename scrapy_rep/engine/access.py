@@ -449,12 +449,17 @@ class Following:
     ) -> Trail:
         """Return a new trail, before :meth:`begin` or while the spider is open.
 
-        :param key: of meta
+        :param key: the meta key under which requests carry their number
         :param on_done: gets a number once the crawl is done with all requests that carry it
         :param is_kept: says whether a file still has the requests after the crawl
         :param in_memory: they are few, and held in memory even where others are held on disk
         """
-        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
+        trail = Trail(
+            key,
+            on_done,
+            is_kept=is_kept,
+            in_memory=in_memory,
+        )
         self._trails.append(trail)
         return trail
 
@@ -503,7 +508,8 @@ class Following:
     def is_kept(self, request: Request) -> bool:
         """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
         for trail in self._trails:
-            if trail.number_of(request) is not None and trail.is_kept():
+            is_followed = trail.number_of(request) is not None
+            if is_followed and trail.is_kept():
                 return True
         return False
 
@@ -877,7 +883,8 @@ class PacedSlot:
 
     def send_in(self, seconds: float) -> None:
         """Send the next request in some *seconds*."""
-        self._stop_until(call_later(max(0.0, seconds), self._send))
+        timer = call_later(max(0.0, seconds), self._send)
+        self._stop_until(timer)
 
     def _send(self) -> None:
         """Let Scrapy send the next request, and nothing after it."""
@@ -885,10 +892,12 @@ class PacedSlot:
         request = self._first_in_queue()
         slot.latercall = None
         # The last response ended so long ago that Scrapy's own delay is over, whatever its jitter.
-        slot.lastseen = _clock() - 2 * slot.delay - 1
+        long_ago = 2 * slot.delay + 1
+        slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
         self._is_taken = False
-        if request is not None and self._first_in_queue() is not request:
+        is_sent = self._first_in_queue() is not request
+        if request is not None and is_sent:
             self._sent = request
         self._stop_until(_NoTimer())
 
@@ -989,7 +998,11 @@ class DownloadSlots:
             return False
         slowed = self._current(key)
         if slowed is None:
-            own = _SlotSettings(slot.concurrency, slot.delay, getattr(slot, _JITTER))
+            own = _SlotSettings(
+                slot.concurrency,
+                slot.delay,
+                getattr(slot, _JITTER),
+            )
             slowed = _Slowed(slot, own, 0.0, {})
         delays = slowed.wanted
         if seconds != delays.get((origin, agent), 0.0):
@@ -1074,13 +1087,19 @@ class DownloadSlots:
         own_key = f"{key} ({name})"
         slots = self._slots
         if slowed is not None and own_key not in slots:
-            slots[own_key] = downloader_module.Slot(*slowed.own)
+            # Scrapy would make this slot without what the project has set for the other one.
+            slots[own_key] = downloader_module.Slot(
+                slowed.own.concurrency,
+                slowed.own.delay,
+                slowed.own.jitter,
+            )
         return {SLOT_KEY: own_key}
 
     def _downloaded(self, request: Request) -> None:
         """Let the delay count from the end of the response to *request*, as Scrapy lets it count from the
         beginning of the request: the time that connecting takes must not shorten it."""
-        slowed = self.slowed.get(request.meta.get(SLOT_KEY, ""))
+        key = request.meta.get(SLOT_KEY, "")
+        slowed = self.slowed.get(key)
         if slowed is not None and slowed.delay:
             slowed.slot.lastseen = _clock()
             _enforce(slowed.slot, slowed.delay)

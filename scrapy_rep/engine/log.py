@@ -39,8 +39,9 @@ class BoundedSet:
 
     def __init__(self) -> None:
         self._new = _Hashes()
+        """Hashes of the items that were added last: at most 100,000."""
         self._old = _Hashes()
-        """Those that were added before there were 100,000 new ones, and are the next to be forgotten."""
+        """Those of 100,000 items before. They are forgotten once there are 100,000 new ones."""
 
     def add(self, item: Hashable) -> bool:
         """Remember *item*. Return whether it is new."""

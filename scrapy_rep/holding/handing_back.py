@@ -74,10 +74,16 @@ class HandingBack:
         """Hand back *request*, for which there is no room, behind all others. Return whether the scheduler
         took it. Scrapy's own isn't asked: it would return the request at once. *waited*: the seconds for
         which the request has waited here; None: not at all."""
-        if self._held.disk is not None or not self._engine.scheduler_is_foreign:
+        if self._held.disk is not None:
+            return False
+        if not self._engine.scheduler_is_foreign:
             return False
         priority = min(request.priority - 1, _LAST_PRIORITY)
-        is_taken = self._give_to_scheduler(request, waited or 0.0, priority)
+        is_taken = self._give_to_scheduler(
+            request,
+            waited or 0.0,
+            priority,
+        )
         if is_taken:
             self.waiting += 1
         return is_taken
@@ -137,8 +143,10 @@ class HandingBack:
             return None
         waited_here = min(max(0.0, waited_here), _MOST_SECONDS)
         # Time without a crawl doesn't count. Of its time in the scheduler, we know that this crawl ran.
-        in_scheduler = max(0.0, time.time() - since - waited_here)
-        return waited_here + min(in_scheduler, self._held.now())
+        waited_in_all = time.time() - since
+        in_scheduler = max(0.0, waited_in_all - waited_here)
+        ran = self._held.now()
+        return waited_here + min(in_scheduler, ran)
 
     # The crawl's end
 
@@ -151,10 +159,13 @@ class HandingBack:
             requests = list(collection)
             collection.clear()
             for request in requests:
-                await outputs.add(self._end_unqueued(request))
-        async for queue in in_slices(list(self._held.queues.values())):
+                output = self._end_unqueued(request)
+                await outputs.add(output)
+        queues = list(self._held.queues.values())
+        async for queue in in_slices(queues):
             for held in self._held.take_unsaved(queue):
-                await outputs.add(self._end(held, queue))
+                output = self._end(held, queue)
+                await outputs.add(output)
         await outputs.handle()
 
     def _end_unqueued(self, request: Request) -> Deferred[None]:

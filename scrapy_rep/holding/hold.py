@@ -3,7 +3,8 @@ they leave (:class:`Releases`).
 
 Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``. Those that *wait*
 for a first answer are in memory. Those that are *held* are in memory too or, with a JOBDIR, on disk
-(disk.py). Once there is an answer, or they are given up, they *leave*: urgent ones first, origins in turns.
+(disk.py); then ``Held.counts`` is true. Once there is an answer, or they are given up, they *leave*: urgent
+ones first, origins in turns. A ``Drop`` (origins/policy.py) says why a request fails.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ class HeldRequests:
         count = queue.count if queue is not None else 0
         # The origin may take n more as long as count + n <= _SHARE * (room - n): then there is always
         # room left for another one.
-        for_this_origin = ceil((_SHARE * room - count) / (_SHARE + 1))
-        return max(0, min(room, for_this_origin))
+        most = (_SHARE * room - count) / (_SHARE + 1)
+        for_this_origin = max(0, ceil(most))
+        return min(room, for_this_origin)
 
     def _room_for_all(self) -> int:
         """Return how many more requests may be held, of all origins."""
@@ -106,11 +108,12 @@ class HeldRequests:
         """Let *request*, which has waited for some seconds before (None: not at all), wait for an answer of
         *origin*. Return the origin's queue."""
         queue = self._flights.queue_of(origin)
-        queue.arrive(self.numbered(queue, request, waited))
+        held = self.new_held(queue, request, waited)
+        queue.arrive(held)
         return queue
 
-    def numbered(self, queue: Queue, request: Request, waited: float | None) -> Held:
-        """Return *request* as it stands in *queue*, with the number of the one that came last."""
+    def new_held(self, queue: Queue, request: Request, waited: float | None) -> Held:
+        """Return *request* as it will stand in *queue*, with the next number."""
         self._last_number += 1
         now = queue.clock(self.now())
         return Held(

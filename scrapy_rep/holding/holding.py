@@ -15,7 +15,9 @@ The life of a held request:
 5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or if it isn't in
    the file, handing_back.py hands it to a scheduler that outlives the crawl, or calls its errback.
 
-A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time.
+A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time, as a ``Held``. If it is to
+fail, a ``Drop`` (origins/policy.py) says why. ``Flights.to`` (origins/flights.py) has a robots.txt fetched;
+``Flights.settle`` sets the origin's alarm anew, after whatever has changed its queue.
 """
 
 from __future__ import annotations
@@ -202,7 +204,7 @@ class Holding(WaitingRoom):
         queue.was_overtaken = True
         if queue.count:
             return False
-        held = self.held.numbered(queue, request, waited)
+        held = self.held.new_held(queue, request, waited)
         queue.join_leaving(held)
         self.releases.let_one_leave(queue)
         return True
