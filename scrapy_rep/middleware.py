@@ -281,11 +281,12 @@ class RepMiddleware:
             await self._act(request, state, path, waited=waited)
             return
         known_at_gate = self._gate.known_at_gate(request)
-        if state is None and known_at_gate is not None:
-            # The origin was forgotten since the request left the gate.
-            state_then, _ = known_at_gate
+        if known_at_gate is not None:
+            # Since the request left the gate, its origin was forgotten, or an attempt became due.
+            if state is None:
+                state, _ = known_at_gate
             self._count("rep/cache/hit")
-            await self._act(request, state_then, path, waited=waited)
+            await self._act(request, state, path, waited=waited)
             return
         if not waited:
             self._count("rep/cache/miss" if state is None else "rep/cache/refresh")

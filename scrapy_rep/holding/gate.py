@@ -361,6 +361,8 @@ class Gate:
             full=self._is_full(origin, state),
         )
         if advice.action is Action.LEAVE:
+            if state is not None:
+                self._let_out[request] = state, state.status
             return False
         disk = self._held.disk
         if disk is not None and disk.recognise(str(origin), request):
