@@ -362,7 +362,7 @@ class Gate:
         )
         if advice.action is Action.LEAVE:
             if state is not None:
-                self._let_out[request] = state, state.status
+                self._known_at_gate[request] = state, state.status
             return False
         disk = self._held.disk
         if disk is not None and disk.recognise(str(origin), request):
