@@ -76,6 +76,7 @@ class RepMiddleware:
     """Seconds since the epoch. Tests may replace it."""
 
     _seeding: SitemapSeeding | None = None
+    """None if the crawl reads no sitemaps."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
@@ -93,6 +94,7 @@ class RepMiddleware:
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._verdicts = holding.releases.verdicts
+        """What the gate has decided about requests, some of which are on their way here."""
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
@@ -153,7 +155,7 @@ class RepMiddleware:
             if seeding_mode(crawler, settings):
                 middleware_class = with_seeding(cls)
             middleware: RepMiddleware = middleware_class(crawler, settings)
-            middleware.agents.check_spider()
+            middleware.agents.check_spider()  # an attribute of the spider may be wrong, too
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
         return middleware

@@ -179,7 +179,7 @@ class Stage(IntEnum):
 
 
 Action: TypeAlias = Callable[[], Awaitable[None]]
-"""Something to do that takes time: what is awaited."""
+"""Something to do, which is awaited."""
 
 
 class _ClosingStep(NamedTuple):
@@ -595,10 +595,10 @@ class EngineAccess:
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
 
-    def before_closing(self, stage: Stage, action: Action) -> None:
-        """Await *action* once before the spider closes, in the order of :class:`Stage`."""
+    def before_closing(self, stage: Stage, step: Action) -> None:
+        """Await *step* once before the spider closes, in the order of :class:`Stage`."""
         closing = Closing.of(self._engine)
-        closing.add_step(stage, action)
+        closing.add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
         """Call the errback of *request* with *error*, and have its output handled as the engine does, by
@@ -931,6 +931,7 @@ class DownloadSlots:
 
     @property
     def _downloader(self) -> Any:
+        """Scrapy's downloader, or a project's own."""
         return self._crawler.engine.downloader
 
     @property

@@ -74,7 +74,9 @@ class Gate:
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._held = holding.held
+        """The requests at the gate, also those that only wait."""
         self._releases = holding.releases
+        """Those of them that may leave, or are about to."""
         self._check = check
         self._known_at_gate: WeakKeyDictionary[Request, KnownAtGate | None] = (
             WeakKeyDictionary()
@@ -361,7 +363,7 @@ class Gate:
             full=self._is_full(origin, state),
         )
         if advice.action is Action.LEAVE:
-            if state is not None:
+            if state is not None:  # it still counts if another attempt becomes due
                 self._known_at_gate[request] = state, state.status
             return False
         disk = self._held.disk

@@ -90,14 +90,20 @@ class Holding(WaitingRoom):
         self._limits = origins.flights.limits
         self._max_wait = context.settings.hold_max_wait
         self.held = HeldRequests(context, origins)
+        """The requests at the gate, also those that only wait."""
         self.releases = Releases(
-            context, self.held, self.refetch_if_stale, self.finished
+            context,
+            self.held,
+            self.refetch_if_stale,
+            self.finished,
         )
+        """Those of them that may leave, or are about to."""
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
         self._told_idle_at = -math.inf
         """When an idle crawl's own line about what is held was logged last."""
         self._reports = Alarm(context.crawler, self._tell_in_time)
+        """Rings when what is held is to be logged."""
         self._upkeep = PeriodicTask(self._maintain_disk)
         self._disk: DiskHold | None = None
         """The file under JOBDIR; None without a JOBDIR. While it is open, it is ``held.disk`` too."""
