@@ -637,7 +637,7 @@ class EngineAccess:
             return errback is not None
         spider = errback.__self__
         if type(spider)._handle_failure is not CrawlSpider._handle_failure:
-            return True
+            return True  # _errback calls it, and the project has replaced it
         try:
             rule = spider._rules[request.meta["rule"]]
         except (KeyError, IndexError, TypeError):  # somebody has changed the meta

@@ -95,7 +95,10 @@ class _Hashes:
         places[index] = number
         self.count += 1
         size = len(places)
-        if self.count > size - size // _GROWTH:
+        most = (
+            size - size // _GROWTH
+        )  # seven eighths: with fewer free places, looking takes long
+        if self.count > most:
             self._grow()
 
     def _grow(self) -> None:

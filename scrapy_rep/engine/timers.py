@@ -169,7 +169,7 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
-        # Here this coroutine may be about to be closed, so cancel() below must not call it back.
+        # cancel() calls finish(), which must not resume this coroutine: it may be about to be closed.
         is_over = True
         waiting.cancel()
 

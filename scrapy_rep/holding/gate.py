@@ -241,7 +241,7 @@ class Gate:
             return True
         if not self._held.has_requests:
             return False
-        return self._wait_a_while()
+        return self._count_idle_time()
 
     def _has_work(self) -> bool:
         """Whether requests are scheduled, may leave the gate, are being checked, or were dropped just
@@ -254,7 +254,7 @@ class Gate:
             return True
         return self._early.is_pending
 
-    def _wait_a_while(self) -> bool:
+    def _count_idle_time(self) -> bool:
         """Count the time in which requests only wait, and log what is held. Return whether it is still
         short enough."""
         now = time.monotonic()

@@ -181,7 +181,7 @@ class HandingBack:
             reason="about to leave; the crawl ended",
             attempts=0,
         )
-        never_held = Held(0, 0, 0.0, request)
+        never_held = Held(urgency=0, number=0, since=0.0, request=request)
         error = self._held.give_up(never_held, origin, 0.0, drop)
         return self._engine.fail(request, error)
 
@@ -206,7 +206,7 @@ class HandingBack:
         """Return why requests in *queue* fail at the crawl's end."""
         drop = Drop.of(self._held.table.get(queue.origin))
         if queue.is_answered and drop.reason == UNKNOWN_YET:
-            drop = Drop("about to leave")
+            drop = Drop("about to leave")  # the answer was no failure
         return drop._replace(reason=f"{drop.reason}; the crawl ended")
 
     def _outlives(self, request: Request) -> bool:
