@@ -24,19 +24,19 @@ MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 QUEUE = "SCHEDULER_PRIORITY_QUEUE"
 
 POSITION = 100
-"""The position of Scrapy's RobotsTxtMiddleware among the downloader middlewares: after the offsite filter,
-before all that changes requests."""
+"""The position of Scrapy's RobotsTxtMiddleware among the downloader middlewares: after
+the offsite filter, before all that changes requests."""
 
 PAGES_POSITION = 950
-"""The position of PageMiddleware among the spider middlewares: next to the spider, so that the others don't
-count what it drops."""
+"""The position of PageMiddleware among the spider middlewares: next to the spider, so
+that the others don't count what it drops."""
 
 
 class Addon:
-    """Replaces Scrapy's RobotsTxtMiddleware with :class:`~scrapy_rep.RepMiddleware` and Scrapy's default
-    priority queue with :class:`~scrapy_rep.BroadPriorityQueue`. Adds
-    :class:`~scrapy_rep.PageMiddleware`, and the middlewares for usage preferences only if a setting
-    needs them."""
+    """Replaces Scrapy's RobotsTxtMiddleware with :class:`~scrapy_rep.RepMiddleware` and
+    Scrapy's default priority queue with :class:`~scrapy_rep.BroadPriorityQueue`. Adds
+    :class:`~scrapy_rep.PageMiddleware`, and the middlewares for usage preferences only
+    if a setting needs them."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change *settings* before the crawl. What the project sets itself stays."""
@@ -59,8 +59,9 @@ class Addon:
             add("SPIDER_MIDDLEWARES", UsageItemMiddleware, PAGES_POSITION)
 
     def _add_middleware(self, settings: BaseSettings) -> int:
-        """Put RepMiddleware in the place of Scrapy's RobotsTxtMiddleware and of the project's subclasses of
-        it. Return its position, which is its own if the project lists it or a subclass of it."""
+        """Put RepMiddleware in the place of Scrapy's RobotsTxtMiddleware and of the
+        project's subclasses of it. Return its position, which is its own if the project
+        lists it or a subclass of it."""
         positions = _listed_middlewares(settings)
         our_classes = [each for each in positions if issubclass(each, RepMiddleware)]
         replaced_classes = [each for each in positions if _is_replaced(each)]
@@ -76,7 +77,8 @@ class Addon:
                 RepMiddleware,
                 position,
             )
-        # None switches one off. To remove it is not enough: Scrapy's default list has it, too.
+        # None switches one off. To remove it is not enough: Scrapy's default list has
+        # it, too.
         switch = settings.set_in_component_priority_dict
         switch(MIDDLEWARES, RobotsTxtMiddleware, None)
         for replaced_class in replaced_classes:
@@ -87,7 +89,8 @@ class Addon:
 
 
 def _listed_middlewares(settings: BaseSettings) -> dict[type, int]:
-    """Return the positions of the downloader middlewares that the project lists, by their classes."""
+    """Return the positions of the downloader middlewares that the project lists, by
+    their classes."""
     positions = {}
     for name, position in settings.getdict(MIDDLEWARES).items():
         if position is None:
@@ -99,7 +102,8 @@ def _listed_middlewares(settings: BaseSettings) -> dict[type, int]:
 
 
 def _is_replaced(listed_class: type) -> bool:
-    """Whether RepMiddleware takes the place of *listed_class*, the project's own subclass of Scrapy's."""
+    """Whether RepMiddleware takes the place of *listed_class*, the project's own
+    subclass of Scrapy's."""
     if issubclass(listed_class, RepMiddleware):
         return False
     is_scrapys = listed_class is RobotsTxtMiddleware
@@ -107,8 +111,9 @@ def _is_replaced(listed_class: type) -> bool:
 
 
 def _has_scrapys_queue(settings: BaseSettings) -> bool:
-    """Whether the priority queue is Scrapy's default, which is not made for as many waiting hosts as there
-    are while they wait for robots.txt. What somebody has chosen stays, as would a future default."""
+    """Whether the priority queue is Scrapy's default, which is not made for as many
+    waiting hosts as there are while they wait for robots.txt. What somebody has chosen
+    stays, as would a future default."""
     if settings.getpriority(QUEUE) != SETTINGS_PRIORITIES["default"]:
         return False
     return load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue

@@ -1,16 +1,20 @@
 """What happens to a request.
 
-1. Before the scheduler's queue, ``EarlyDrops`` (holding/early.py) drops it if fresh rules forbid it.
-2. At the scheduler's exit, it waits at the gate (holding/gate.py) until its robots.txt is known.
-3. :meth:`RepMiddleware.process_request` lets it pass if fresh rules plainly allow it, and lets it fail if
-   they forbid it: the fast path.
-4. ``_look_closer`` does the rest: what the gate has decided about it, what has to be checked for
-   sitemaps, robots.txt itself, an origin that is unreachable or unknown, a user agent of its own.
-5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed`` (a rule forbids it)
-   or ``RobotsUnreachable`` (there is no robots.txt).
+1. Before the scheduler's queue, ``EarlyDrops`` (holding/early.py) drops it if fresh
+   rules forbid it.
+2. At the scheduler's exit, it waits at the gate (holding/gate.py) until its robots.txt
+   is known.
+3. :meth:`RepMiddleware.process_request` lets it pass if fresh rules plainly allow it,
+   and lets it fail if they forbid it: the fast path.
+4. ``_look_closer`` does the rest: what the gate has decided about it, what has to be
+   checked for sitemaps, robots.txt itself, an origin that is unreachable or unknown, a
+   user agent of its own.
+5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
+   (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
 
-Direct downloads, such as those of a media pipeline, pass no scheduler and no gate. They, and requests whose
-origin was forgotten since the gate, wait for robots.txt in this middleware, beside the download slots.
+Direct downloads, such as those of a media pipeline, pass no scheduler and no gate.
+They, and requests whose origin was forgotten since the gate, wait for robots.txt in
+this middleware, beside the download slots.
 """
 
 from __future__ import annotations
@@ -70,7 +74,8 @@ _MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
 
 
 class RepMiddleware:
-    """Drops requests that robots.txt forbids (REP.md), in place of Scrapy's RobotsTxtMiddleware."""
+    """Drops requests that robots.txt forbids (REP.md), in place of Scrapy's
+    RobotsTxtMiddleware."""
 
     clock = staticmethod(time.time)
     """Seconds since the epoch. Tests may replace it."""
@@ -89,12 +94,14 @@ class RepMiddleware:
         self.agents = origins.agents
         self.decisions = Recorder(context, origins, holding.some_urls)
         self.usage_lookup: object = None
-        """The ``UsageLookup`` of this crawl, once ``lookup_of`` in preferences/lookup.py has made it:
-        this module imports nothing from preferences/."""
+        """The ``UsageLookup`` of this crawl, once ``lookup_of`` in
+        preferences/lookup.py has made it: this module imports nothing from
+        preferences/."""
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._verdicts = holding.releases.verdicts
-        """What the gate has decided about requests, some of which are on their way here."""
+        """What the gate has decided about requests, some of which are on their way
+        here."""
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
@@ -125,8 +132,8 @@ class RepMiddleware:
         origins.notify(*listeners)
 
     def _listeners(self, discovery: Discovery) -> list[ResolutionListener]:
-        """Return who is told of each answer, in this order. Requests that wait for the answer go on after
-        that, since they rely on what the listeners have set."""
+        """Return who is told of each answer, in this order. Requests that wait for the
+        answer go on after that, since they rely on what the listeners have set."""
         cache = self.origins.cache
         listeners: list[ResolutionListener] = [self.decisions]
         if cache.choices is not None:
@@ -140,7 +147,8 @@ class RepMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
-        """Return the middleware for *crawler*; if a setting is wrong, what ends the crawl in its place.
+        """Return the middleware for *crawler*; if a setting is wrong, what ends the
+        crawl in its place.
 
         :raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off
         """
@@ -155,18 +163,20 @@ class RepMiddleware:
             if seeding_mode(crawler, settings):
                 middleware_class = with_seeding(cls)
             middleware: RepMiddleware = middleware_class(crawler, settings)
-            middleware.agents.check_spider()  # an attribute of the spider may be wrong, too
+            middleware.agents.check_spider()  # its attribute may be wrong, too
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
         return middleware
 
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Return None to let *request* pass at once, or a coroutine that lets it pass, or raises
-        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (robots.txt can't be
-        fetched, and waiting won't help). With ``REP_DRY_RUN`` all pass."""
-        # The fast path, for a request to an origin with fresh rules (state and rules), which has no mark in
-        # its meta and no verdict of the gate (_verdicts), can't tell sitemaps of a new site (_seeding), and
-        # has the usual user agent (agents). Each of these checks costs every request some time.
+        """Return None to let *request* pass at once, or a coroutine that lets it pass,
+        or raises ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable``
+        (robots.txt can't be fetched, and waiting won't help). With ``REP_DRY_RUN`` all
+        pass."""
+        # The fast path, for a request to an origin with fresh rules (state and rules),
+        # which has no mark in its meta and no verdict of the gate (_verdicts), can't
+        # tell sitemaps of a new site (_seeding), and has the usual user agent (agents).
+        # Each of these checks costs every request some time.
         url = request.url
         slash = url.find("/", SCHEME)
         prefix = url[: slash + 1]
@@ -202,15 +212,18 @@ class RepMiddleware:
         return self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
-        """Whether *request* passes although *decision* forbids it. For subclasses to override."""
+        """Whether *request* passes although *decision* forbids it. For subclasses to
+        override."""
         return False
 
     def held(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
+        """Return what is held of each origin, as ``scrapy robots --held --json`` shows
+        it."""
         return self._holding.listing()
 
     def _opened(self) -> None:
-        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as
+        well."""
         other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
         if other is None:
             return
@@ -225,15 +238,16 @@ class RepMiddleware:
     # What the fast path can't decide
 
     async def _look_closer(self, request: Request) -> None:
-        """Let *request* pass, or raise. Suspends only if there is something to wait for."""
+        """Let *request* pass, or raise. Suspends only if there is something to wait
+        for."""
         try:
             await self._check_and_judge(request)
         finally:
             self._gate.arrived(request)
 
     async def _check_and_judge(self, request: Request) -> None:
-        """Do what the gate has decided about *request*. If it has decided nothing, do what has to be done
-        for sitemaps, and then what robots.txt says."""
+        """Do what the gate has decided about *request*. If it has decided nothing, do
+        what has to be done for sitemaps, and then what robots.txt says."""
         drop = self._holding.releases.pop_verdict(request)
         if drop is not None:
             origin = origin_of(request)
@@ -251,7 +265,8 @@ class RepMiddleware:
         await self._judge(request)
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
-        """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""
+        """Act on what is known of the request's origin. *waited*: it has waited for an
+        attempt."""
         if FOREIGN.match(request.url):
             return
         try:
@@ -274,8 +289,8 @@ class RepMiddleware:
     async def _act_without_answer(
         self, request: Request, origin: Origin, path: str, *, waited: bool
     ) -> None:
-        """Do with *request* what has to be done while a fetch of its robots.txt is due. What counted at the
-        gate still counts. *waited*: see :meth:`_judge`."""
+        """Do with *request* what has to be done while a fetch of its robots.txt is due.
+        What counted at the gate still counts. *waited*: see :meth:`_judge`."""
         state = self.origins.cache.look_up(origin)
         if state is not None and request in self._gate and not state.unreachable:
             # The request left the gate by an answer that has expired since.
@@ -284,7 +299,8 @@ class RepMiddleware:
             return
         known_at_gate = self._gate.known_at_gate(request)
         if known_at_gate is not None:
-            # Since the request left the gate, its origin was forgotten, or an attempt became due.
+            # Since the request left the gate, its origin was forgotten, or an attempt
+            # became due.
             if state is None:
                 state, _ = known_at_gate
             self._count("rep/cache/hit")
@@ -297,8 +313,8 @@ class RepMiddleware:
     async def _wait(
         self, request: Request, origin: Origin, path: str, *, waited: bool
     ) -> None:
-        """Fetch the robots.txt of *origin*, and wait for it. Then do with *request* what it says. *waited*:
-        see :meth:`_judge`."""
+        """Fetch the robots.txt of *origin*, and wait for it. Then do with *request*
+        what it says. *waited*: see :meth:`_judge`."""
         flight = self.origins.flights.to(origin, request, again=waited)
         seconds = None
         if self.decisions.dry_run:
@@ -316,17 +332,20 @@ class RepMiddleware:
     async def _act(
         self, request: Request, state: OriginState, path: str, *, waited: bool
     ) -> None:
-        """Do with *request* what has to be done by *state*, which is known of its origin: apply the rules or,
-        if the origin is unreachable, do what ``Policy`` (origins/policy.py) says."""
+        """Do with *request* what has to be done by *state*, which is known of its
+        origin: apply the rules or, if the origin is unreachable, do what ``Policy``
+        (origins/policy.py) says."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
         if self.origins.cache.takes_long(state, chain):
-            # Before we look whether the origin is unreachable, which it can become meanwhile.
+            # Before we look whether the origin is unreachable, which it can become
+            # meanwhile.
             await self.origins.cache.read(state, chain)
         known_at_gate = self._gate.known_at_gate(request)
         if state.unreachable and known_at_gate is not None:
-            # The origin is down again since the request left the gate, where it can't be held any more.
+            # The origin is down again since the request left the gate, where it can't
+            # be held any more.
             state_then, status_then = known_at_gate
             if not status_then.says_nothing:
                 self._apply_rules(request, state_then, path, status_then)
@@ -352,8 +371,8 @@ class RepMiddleware:
     async def _wait_for_next_attempt(
         self, request: Request, state: OriginState, path: str
     ) -> None:
-        """Wait for the next attempt at a robots.txt, which is near, since *request* can't be held here. Then
-        do with *request* what the answer says."""
+        """Wait for the next attempt at a robots.txt, which is near, since *request*
+        can't be held here. Then do with *request* what the answer says."""
         try:
             with self.context.engine.extra_slot():
                 answer = await self.origins.flights.next_answer(state.origin)
@@ -361,7 +380,8 @@ class RepMiddleware:
             self._drop(request, state.origin, Drop.of(state), state)
         except CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 (a wrong configuration, or a bug, which is logged)
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs.
             self._drop(request, state.origin, Drop.after(error))
         else:
             await self._act(request, answer, path, waited=True)
@@ -369,8 +389,8 @@ class RepMiddleware:
     async def _answer(
         self, waiting: Awaitable[OriginState]
     ) -> OriginState | Drop | None:
-        """Return what *waiting* for a fetch comes to: what is known of the origin then; or why there is no
-        answer; None if that takes too long."""
+        """Return what *waiting* for a fetch comes to: what is known of the origin then;
+        or why there is no answer; None if that takes too long."""
         try:
             return await waiting
         except StillWaiting:
@@ -380,14 +400,15 @@ class RepMiddleware:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs: not the request's fault.
+            # A wrong configuration, or a bug, which Flights logs: not the request's
+            # fault.
             return Drop.after(error)
 
     async def _fetch_answer(
         self, origin: Origin, request: Request
     ) -> OriginState | Drop | None:
-        """Fetch the robots.txt of *origin* for *request*, and wait for it, however long. Return what
-        :meth:`_answer` returns."""
+        """Fetch the robots.txt of *origin* for *request*, and wait for it, however
+        long. Return what :meth:`_answer` returns."""
         flight = self.origins.flights.to(origin, request)
         return await self._answer(flight.wait())
 
@@ -400,9 +421,11 @@ class RepMiddleware:
         path: str,
         status: Status | None = None,
     ) -> None:
-        """Let *request* pass if the rules in *state* allow it; otherwise raise ``RobotsDisallowed``.
-        *status*: what counts of the origin, if not what is known now."""
-        # If a setting decides in place of the protocol (REP.md section 13), each request is recorded.
+        """Let *request* pass if the rules in *state* allow it; otherwise raise
+        ``RobotsDisallowed``. *status*: what counts of the origin, if not what is known
+        now."""
+        # If a setting decides in place of the protocol (REP.md section 13), each
+        # request is recorded.
         is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(
@@ -431,8 +454,9 @@ class RepMiddleware:
         *,
         direct: bool,
     ) -> RobotsDisallowed | None:
-        """Report that *decision* forbids *request*. Return what it fails with; None if it passes all the
-        same: it is overruled, or this is a dry run. *direct*: it is a direct download."""
+        """Report that *decision* forbids *request*. Return what it fails with; None if
+        it passes all the same: it is overruled, or this is a dry run. *direct*: it is a
+        direct download."""
         if self.overrules(request, decision):
             self._count("rep/overruled")
             self.decisions.record(
@@ -451,13 +475,15 @@ class RepMiddleware:
             return None
         return error
 
-    # What EarlyDrops (holding/early.py) asks about a request that is about to be scheduled
+    # What EarlyDrops (holding/early.py) asks about a request that is about to be
+    # scheduled
 
     def _refusal(
         self, request: Request, state: OriginState, path: str
     ) -> RobotsDisallowed | None:
-        """Return what *request* would fail with if it came here now; None if it would pass, or if
-        that isn't known without waiting. *state*, which is known of its origin, is fresh."""
+        """Return what *request* would fail with if it came here now; None if it would
+        pass, or if that isn't known without waiting. *state*, which is known of its
+        origin, is fresh."""
         if path == ROBOTS_PATH:
             return None
         decision: Decision | None
@@ -476,8 +502,8 @@ class RepMiddleware:
         return RobotsDisallowed(state.origin, decision, state.status.setting)
 
     def _may_seed(self, request: Request, prefix: str) -> bool:
-        """Whether *request*, whose URL begins with *prefix*, may tell the crawl of sitemaps once it comes
-        here."""
+        """Whether *request*, whose URL begins with *prefix*, may tell the crawl of
+        sitemaps once it comes here."""
         if SITEMAP in request.meta:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
@@ -491,8 +517,8 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
-        """Fail *request*, unless this is a dry run, since there is no robots.txt of *origin*, for the reason
-        in *drop*. *state*: what is known of *origin*."""
+        """Fail *request*, unless this is a dry run, since there is no robots.txt of
+        *origin*, for the reason in *drop*. *state*: what is known of *origin*."""
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
@@ -506,8 +532,9 @@ class RepMiddleware:
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # "from" names the cause that the error has, not an exception that is being handled here.
-        # Without a spider, this isn't the shell: somebody's test uses the middleware alone.
+        # "from" names the cause that the error has, not an exception that is being
+        # handled here. Without a spider, this isn't the shell: somebody's test uses the
+        # middleware alone.
         is_shell = self._in_shell and self.context.spider is not None
         if is_shell and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__
@@ -515,12 +542,12 @@ class RepMiddleware:
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:
-    """Whether robots.txt allows *crawler* to fetch *url*, for requests that bypass Scrapy, such as
-    those of a page in a browser.
+    """Whether robots.txt allows *crawler* to fetch *url*, for requests that bypass
+    Scrapy, such as those of a page in a browser.
 
-    Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
-    "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if the URL is neither http, https nor
-    ftp. Nothing is counted or recorded.
+    Waits for an unknown robots.txt. False also if it can't be fetched, unless
+    ``REP_UNREACHABLE`` is "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if
+    the URL is neither http, https nor ftp. Nothing is counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)
     if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:

@@ -1,9 +1,9 @@
-"""Every ``REP_*`` setting with its default and its check (:class:`RepSettings`). docs/settings.md says what
-each is for.
+"""Every ``REP_*`` setting with its default and its check (:class:`RepSettings`).
+docs/settings.md says what each is for.
 
-``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does: the rest of the package
-uses ``context.settings`` (origins/context.py). To add a setting, add a field to :class:`RepSettings` and a
-heading to docs/settings.md.
+``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does: the
+rest of the package uses ``context.settings`` (origins/context.py). To add a setting,
+add a field to :class:`RepSettings` and a heading to docs/settings.md.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ _PREFIX = "REP_"
 # How similar to an unknown setting's name a name must be to be suggested; 1: identical.
 _SIMILARITY = 0.75
 
-# Interactive commands wait so many seconds for a robots.txt: longer than any fetch takes.
+# Interactive commands wait so many seconds for a robots.txt: longer than any fetch
+# takes.
 _INTERACTIVE_SECONDS = 86400.0
 
-# The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones says so.
+# The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones
+# says so.
 _LONGEST_DELAY = 60.0
 
-# Characters of a value that the log and the report show: a file can be pasted into a setting.
+# Characters of a value that the log and the report show: a file can be pasted into a
+# setting.
 _SHOWN_CHARACTERS = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
@@ -56,14 +59,16 @@ LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
 LAST = "last"
-"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
+"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that
+ended in order."""
 
-# How values are read: each function returns a setting's value as the package uses it, and raises ValueError,
-# TypeError or OverflowError if the value is wrong.
+# How values are read: each function returns a setting's value as the package uses it,
+# and raises ValueError, TypeError or OverflowError if the value is wrong.
 
 
 def _number(number_type: type, least: float) -> Callable[[Any], Any]:
-    """Return what reads a finite number (*number_type*: int or float) that is *least* or more."""
+    """Return what reads a finite number (*number_type*: int or float) that is *least*
+    or more."""
 
     def check(value: Any) -> Any:
         number = number_type(value)
@@ -81,7 +86,8 @@ _positive_seconds = _number(float, math.nextafter(0.0, 1.0))
 
 
 def _flag(value: Any) -> bool:
-    """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a command line."""
+    """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a
+    command line."""
     text = str(value).lower()
     if text in ("true", "1"):
         return True
@@ -98,7 +104,8 @@ def _text(value: Any) -> str:
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what makes None of None and of the empty text, and leaves other values to *check*."""
+    """Return what makes None of None and of the empty text, and leaves other values to
+    *check*."""
 
     def read_optional(value: Any) -> Any:
         if value is None or value == "":
@@ -135,7 +142,8 @@ class DelayLimit(NamedTuple):
     most: float = 0.0
     """Seconds: the longest delay that is kept."""
     skips: bool = False
-    """Whether origins that ask for a longer delay are not crawled. Otherwise their delay is cut."""
+    """Whether origins that ask for a longer delay are not crawled. Otherwise their
+    delay is cut."""
 
     def __bool__(self) -> bool:
         return self.most > 0
@@ -162,13 +170,15 @@ class Override(NamedTuple):
     """``REP_OVERRIDES`` for one host or ``*.domain``."""
 
     file: str | None
-    """The path of a robots.txt that takes the place of the site's; None: there are no rules."""
+    """The path of a robots.txt that takes the place of the site's; None: there are no
+    rules."""
     until: datetime | None = None
     """From then on, the site's own robots.txt counts again; None: never."""
 
 
 def _override(value: Any) -> Override:
-    """Return what counts for a host, given a path, None, or a dict with that and its end."""
+    """Return what counts for a host, given a path, None, or a dict with that and its
+    end."""
     file = value
     until = None
     if isinstance(value, Mapping):
@@ -196,7 +206,8 @@ def _overrides(value: Any) -> dict[str, Override] | None:
 
 
 def _host_pattern(name: Any) -> str:
-    """Return *name*, a host or ``*.domain``, in the form that the hosts of origins have: in Punycode."""
+    """Return *name*, a host or ``*.domain``, in the form that the hosts of origins
+    have: in Punycode."""
     if not isinstance(name, str):
         raise ValueError
     host = name.removeprefix("*.")
@@ -220,8 +231,8 @@ def sitemaps(value: Any) -> str | bool:
 
 
 def loaded(value: Any) -> Any:
-    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in Scrapy;
-    ``ValueError`` if it is broken."""
+    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in
+    Scrapy; ``ValueError`` if it is broken."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith(("{", "[")):
@@ -240,10 +251,12 @@ class _Check(NamedTuple):
     read: Callable[[Any], Any]
     """Returns the value as the package uses it, or raises."""
     hint: str
-    """What would be right, for the error about a wrong value. Empty: what :attr:`read` raises says so."""
+    """What would be right, for the error about a wrong value. Empty: what :attr:`read`
+    raises says so."""
 
 
-# chain() in protocol/syntax.py reads product tokens, moment() in protocol/freshness.py dates.
+# chain() in protocol/syntax.py reads product tokens, moment() in protocol/freshness.py
+# dates.
 _AGENT = _Check(_optional(chain), AGENT_HINT)
 _FLAG = _Check(_flag, "True or False")
 _INTEGER = _Check(_number(int, -math.inf), "a whole number")
@@ -283,14 +296,15 @@ def _setting(default: Any, check: _Check) -> Any:
 
 
 def _constant(value: Any, check: _Check) -> Any:
-    """A value that no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
+    """A value that no user has had a reason to change. Only our own tests do, as
+    ``_REP_…``."""
     metadata = {"check": check, "prefix": f"_{_PREFIX}"}
     return field(default=value, metadata=metadata)
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. The function at *path* in this package reads it, imported only if
-    the setting has a value."""
+    """A setting that is None by default. The function at *path* in this package reads
+    it, imported only if the setting has a value."""
 
     def read(value: Any) -> Any:
         if not value:
@@ -325,7 +339,8 @@ def setting_name(field_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RepSettings:
-    """All settings, checked. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
+    """All settings, checked. The field ``cache_ttl`` is the setting
+    ``REP_CACHE_TTL``."""
 
     # What counts, and for whom
 
@@ -386,22 +401,27 @@ class RepSettings:
     # Constants
 
     hold_grace: float = _constant(0.5, _SECONDS)
-    """Seconds from the start of a first fetch until a request that waits for it counts as held."""
+    """Seconds from the start of a first fetch until a request that waits for it counts
+    as held."""
     hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
     hold_dead_host_tries: int = _constant(3, _COUNT)
-    """Failures in a row to resolve or connect after which held requests are given up early."""
+    """Failures in a row to resolve or connect after which held requests are given up
+    early."""
     cache_expiry: float = _constant(7_776_000.0, _POSITIVE_SECONDS)
-    """Seconds after which a storage forgets an origin that nobody asks about: 90 days."""
+    """Seconds after which a storage forgets an origin that nobody asks about: 90
+    days."""
     cache_redis_prefix: str = _constant("{scrapy-rep}", _TEXT)
-    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so that one call can
-    name many."""
+    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so
+    that one call can name many."""
     cache_max_ttl: float = _constant(604_800.0, _SECONDS)
-    """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7 days."""
+    """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
+    days."""
     cache_max_bytes: int = _constant(67_108_864, _COUNT)
     """Bytes of the rules that are kept in memory, for all origins."""
     sitemap_priority: int = _constant(10, _INTEGER)
-    """The priority of requests for sitemaps: before pages, since they lead to more of these."""
+    """The priority of requests for sitemaps: before pages, since they lead to more of
+    these."""
     sitemap_page_priority: int = _constant(0, _INTEGER)
     """The priority of requests for pages of sitemaps."""
     sitemap_max_depth: int = _constant(5, _COUNT)
@@ -417,8 +437,8 @@ class RepSettings:
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: origins that ask for a longer crawl delay are not crawled; None if there is no such
-        limit."""
+        """Seconds: origins that ask for a longer crawl delay are not crawled; None if
+        there is no such limit."""
         limit = self.crawl_delay
         if isinstance(limit, DelayLimit) and limit.skips:
             return limit.most
@@ -426,7 +446,8 @@ class RepSettings:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all; ``SettingsError`` names the setting, its value and what would be right."""
+        """Read and check all; ``SettingsError`` names the setting, its value and what
+        would be right."""
         values = {}
         for item in fields(cls):
             name = setting_name(item.name)
@@ -442,7 +463,8 @@ class RepSettings:
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
-    """Return *settings* for interactive commands: try robots.txt once, and wait for the answer."""
+    """Return *settings* for interactive commands: try robots.txt once, and wait for the
+    answer."""
     unreachable = settings.unreachable
     if unreachable == "hold":
         unreachable = "drop"
@@ -454,7 +476,8 @@ def one_attempt(settings: RepSettings) -> RepSettings:
 
 
 def _defaults() -> dict[str, Any]:
-    """Return the defaults of the settings that users may change, by the settings' names."""
+    """Return the defaults of the settings that users may change, by the settings'
+    names."""
     defaults = {}
     for item in fields(RepSettings):
         if item.metadata["prefix"] == _PREFIX:
@@ -476,7 +499,8 @@ def changed(settings: BaseSettings) -> list[str]:
 
 
 def changed_values(settings: BaseSettings) -> dict[str, str]:
-    """Return the values of the settings that differ from their defaults, as text, without passwords."""
+    """Return the values of the settings that differ from their defaults, as text,
+    without passwords."""
     values = {}
     for name in changed(settings):
         value = str(settings.get(name))
@@ -488,7 +512,8 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
 def settings_beside(crawler: Crawler) -> RepSettings:
     """Return the settings for a part that works beside :class:`RepMiddleware`.
 
-    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends the crawl
+    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends
+        the crawl
     """
     if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
         raise NotConfigured

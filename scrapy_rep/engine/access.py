@@ -1,13 +1,15 @@
-"""Scrapy's engine: how a crawl begins and ends, its download slots and its signals. Undocumented names
-of the engine are used in this module only, where documented ones don't do.
-`tests/engine/test_scrapy_private.py` fails when one of these names goes away.
+"""Scrapy's engine: how a crawl begins and ends, its download slots and its signals.
+Undocumented names of the engine are used in this module only, where documented ones
+don't do. `tests/engine/test_scrapy_private.py` fails when one of these names goes away.
 
-The beginning: with a wrong setting, the crawl ends before anything is fetched, with one sentence in the
-log and no traceback (:class:`StopAtStart`). Somebody may be waiting for the crawl, in ``scrapy shell``,
-``fetch``, ``view``, ``parse`` and ``check`` (:func:`is_interactive`).
+The beginning: with a wrong setting, the crawl ends before anything is fetched, with one
+sentence in the log and no traceback (:class:`StopAtStart`). Somebody may be waiting for
+the crawl, in ``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``
+(:func:`is_interactive`).
 
-The end: Scrapy sends no signal before it closes the scheduler. :class:`Closing` stands in for
-``close_spider_async``, which every way to close goes through, and first does our own last work.
+The end: Scrapy sends no signal before it closes the scheduler. :class:`Closing` stands
+in for ``close_spider_async``, which every way to close goes through, and first does our
+own last work.
 """
 
 from __future__ import annotations
@@ -47,44 +49,50 @@ SLOT_KEY = "download_slot"
 """The meta key by which Scrapy has the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
-"""In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
+"""In the meta of a request for a file of ours: what downloads it, see
+:meth:`EngineAccess.hand_over`."""
 
 # The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
 _clock = time.time
 if hasattr(downloader_module, "monotonic"):
     _clock = time.monotonic
 
-# The attribute of a slot that randomizes its delay: a fraction. In older Scrapy it is a bool; True means
-# the fraction 0.5.
+# The attribute of a slot that randomizes its delay: a fraction. In older Scrapy it is a
+# bool; True means the fraction 0.5.
 _JITTER = "randomize_delay"
 if hasattr(downloader_module.Slot, "jitter"):
     _JITTER = "jitter"
 _JITTER_OF_TRUE = 0.5
 
-# Where Scrapy keeps something of each request that it has seen. Nothing breaks if these go away.
+# Where Scrapy keeps something of each request that it has seen. Nothing breaks if these
+# go away.
 _CACHES: list[Any] = [
     getattr(httpobj, "_urlparse_cache", {}),
     getattr(request_utils, "_fingerprint_cache", {}),
 ]
 
-# A download slot may serve several origins and agents. The longest of their crawl delays are remembered,
-# at most so many. A delay that was dropped counts again once its origin is requested again.
+# A download slot may serve several origins and agents. The longest of their crawl
+# delays are remembered, at most so many. A delay that was dropped counts again once its
+# origin is requested again.
 _MAX_DELAYS = 100
 
 Chain = tuple[str, ...]
-"""An agent: the names by which it looks for its rules in a robots.txt, in this order."""
+"""An agent: the names by which it looks for its rules in a robots.txt, in this
+order."""
 
-# Packages whose middlewares are known to let a refused request fail, and do nothing else with it.
+# Packages whose middlewares are known to let a refused request fail, and do nothing
+# else with it.
 _HARMLESS_PACKAGES = {"scrapy", "scrapy_rep"}
 
 _FINISH_REASON = "rep_settings_error"
 """The crawl's ``finish_reason`` if a setting is wrong."""
 
-# Seconds between checks whether the engine runs: short, since somebody waits for the crawl's end.
+# Seconds between checks whether the engine runs: short, since somebody waits for the
+# crawl's end.
 _START_CHECK_SECONDS = 0.01
 
-# Modules with the commands for whose crawl somebody waits: nothing is held in these, and no sitemaps are
-# crawled. (`scrapy robots` crawls nothing.)
+# Modules with the commands for whose crawl somebody waits: nothing is held in these,
+# and no sitemaps are crawled. (`scrapy robots` crawls nothing.)
 _COMMAND_MODULES = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
@@ -94,8 +102,9 @@ def concurrency_of(crawler: Crawler) -> int:
 
 
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
-    """Call *start* when the spider opens; at once if it has opened, as for a command that makes its parts
-    while its crawl runs. *start* is a method whose object lives as long as the crawl."""
+    """Call *start* when the spider opens; at once if it has opened, as for a command
+    that makes its parts while its crawl runs. *start* is a method whose object lives as
+    long as the crawl."""
     engine = None
     with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
@@ -106,14 +115,15 @@ def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
 
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``, which makes its middlewares before its spider. So the answer is
-    right only while the middlewares are made."""
+    """Whether this is ``scrapy shell``, which makes its middlewares before its spider.
+    So the answer is right only while the middlewares are made."""
     return crawler.spider is None
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether this is the crawl of a command that somebody waits for: ``scrapy shell``, ``fetch``,
-    ``view``, ``parse`` or ``check``. All but the shell put a start() of theirs into the spider's class."""
+    """Whether this is the crawl of a command that somebody waits for: ``scrapy shell``,
+    ``fetch``, ``view``, ``parse`` or ``check``. All but the shell put a start() of
+    theirs into the spider's class."""
     if in_shell(crawler):
         return True
     start = getattr(crawler.spidercls, "start", None)
@@ -122,8 +132,8 @@ def is_interactive(crawler: Crawler) -> bool:
 
 
 class StopAtStart:
-    """Takes the place of :class:`~scrapy_rep.RepMiddleware` if a setting is wrong: refuses all requests,
-    and ends the crawl."""
+    """Takes the place of :class:`~scrapy_rep.RepMiddleware` if a setting is wrong:
+    refuses all requests, and ends the crawl."""
 
     def __init__(self, crawler: Crawler, message: str) -> None:
         self._crawler = crawler
@@ -146,24 +156,28 @@ class StopAtStart:
             extra={"spider": self._crawler.spider},
         )
         if self._in_shell:
-            return  # it goes on: if the crawl ended, the shell's fetch() would wait for ever
-        # While paused, nothing leaves the scheduler: with a JOBDIR, requests wait for the next run.
+            return  # if the crawl ended, the shell's fetch() would wait for ever
+        # While paused, nothing leaves the scheduler: with a JOBDIR, requests wait for
+        # the next run.
         self._crawler.engine.pause()
         deferred_from_coro(self._close())
 
     async def _close(self) -> None:
-        """Close the spider, once the engine runs: earlier, Scrapy would send no ``engine_stopped``."""
+        """Close the spider, once the engine runs: earlier, Scrapy would send no
+        ``engine_stopped``."""
         engine = self._crawler.engine
         await pause()
-        # The engine runs once all handlers of engine_started are done, of which one may start a server.
+        # The engine runs once all handlers of engine_started are done, of which one may
+        # start a server.
         while engine.spider is not None and not engine.running:
             await pause(_START_CHECK_SECONDS)
         if engine.spider is not None:  # else something else closed it
             await engine.close_spider_async(reason=_FINISH_REASON)
 
     def _engine_stopped(self) -> None:
-        """Make the crawl count as failed to start (`bootstrap_failed`, exit status 1), as it does without
-        a spider. An exception would do that too, but is logged with its traceback."""
+        """Make the crawl count as failed to start (`bootstrap_failed`, exit status 1),
+        as it does without a spider. An exception would do that too, but is logged with
+        its traceback."""
         self._crawler.spider = None
 
 
@@ -171,7 +185,8 @@ class Stage(IntEnum):
     """The order of what is done before the spider closes."""
 
     SEEDING = 1
-    """No more pages from sitemaps are requested: first, since they could still be held."""
+    """No more pages from sitemaps are requested: first, since they could still be
+    held."""
     HOLDING = 2
     """Requests that wait or are held are saved, or their errbacks called."""
     GATE = 3
@@ -188,7 +203,8 @@ class _ClosingStep(NamedTuple):
 
 
 class Closing:
-    """Stands in for an engine's ``close_spider_async``: awaits our own steps before the spider closes."""
+    """Stands in for an engine's ``close_spider_async``: awaits our own steps before the
+    spider closes."""
 
     def __init__(self, engine: ExecutionEngine) -> None:
         self._engine = engine
@@ -201,24 +217,27 @@ class Closing:
 
     @classmethod
     def of(cls, engine: Any) -> Closing:
-        """Return what stands in for the ``close_spider_async`` of *engine*. Put it there if nothing
-        does so far."""
+        """Return what stands in for the ``close_spider_async`` of *engine*. Put it
+        there if nothing does so far."""
         if not isinstance(engine.close_spider_async, cls):
             engine.close_spider_async = cls(engine)
         closing: Closing = engine.close_spider_async
         return closing
 
     def add_step(self, stage: Stage, action: Action) -> None:
-        """Await *action* once before the spider closes, after the actions of earlier stages."""
+        """Await *action* once before the spider closes, after the actions of earlier
+        stages."""
         self._steps.append(_ClosingStep(stage, action))
 
     async def __call__(self, **arguments: Any) -> None:
-        """Close the spider after all steps. Further calls wait for the same end (the engine may find
-        that it is idle meanwhile); the reason that the first call gives counts.
+        """Close the spider after all steps. Further calls wait for the same end (the
+        engine may find that it is idle meanwhile); the reason that the first call gives
+        counts.
 
-        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler
-        for a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy
-        iterates over its set of crawlers, which must not shrink.
+        Nothing happens before the loop's next turn. Closing breaks the engine in a
+        signal handler for a request just taken from the scheduler, and, without
+        asyncio, on Ctrl-C: Scrapy iterates over its set of crawlers, which must not
+        shrink.
         """
         self._calls.append(arguments)
         self._engine.pause()  # it takes no more requests
@@ -234,7 +253,8 @@ class Closing:
                     await step.action()
         finally:
             self._lock.release()
-        # Otherwise the engine might go on reading start(), and give requests to a closed scheduler.
+        # Otherwise the engine might go on reading start(), and give requests to a
+        # closed scheduler.
         self._engine._start = None
         self._engine.unpause()
         if self._engine.spider is not None:  # else another call closed it
@@ -242,9 +262,9 @@ class Closing:
 
 
 class RunningClock:
-    """Tells for how many seconds the crawl has run since this clock was made. Time in which the crawl
-    was paused (by ``engine.pause()``, from the telnet console say) doesn't count. Scrapy sends no signal
-    when a crawl is paused."""
+    """Tells for how many seconds the crawl has run since this clock was made. Time in
+    which the crawl was paused (by ``engine.pause()``, from the telnet console say)
+    doesn't count. Scrapy sends no signal when a crawl is paused."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -261,7 +281,8 @@ class RunningClock:
         return until - self._began_at - self._paused_for
 
     def _watch(self) -> None:
-        """Stand in for the engine's ``pause()`` and ``unpause()``, to note when they are called."""
+        """Stand in for the engine's ``pause()`` and ``unpause()``, to note when they
+        are called."""
         engine = self._crawler.engine
         pause_engine = engine.pause
         unpause_engine = engine.unpause
@@ -282,20 +303,23 @@ class RunningClock:
 
 
 Download = Callable[[Request], Awaitable[Response]]
-"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in for it."""
+"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in
+for it."""
 
 
 class Downloads:
-    """Stands in for ``download_request_async`` of the downloader's handlers, which is called when a
-    request leaves the queue of its download slot. A request may wait in that queue for minutes, and
-    nothing documented tells when it leaves: the signal ``request_reached_downloader`` is sent before.
+    """Stands in for ``download_request_async`` of the downloader's handlers, which is
+    called when a request leaves the queue of its download slot. A request may wait in
+    that queue for minutes, and nothing documented tells when it leaves: the signal
+    ``request_reached_downloader`` is sent before.
     """
 
     def __init__(self, download: Download) -> None:
         self._download = download
 
     def __call__(self, request: Request) -> Awaitable[Response]:
-        """Download *request*, by what it has under :data:`HOP_KEY` if it has something there."""
+        """Download *request*, by what it has under :data:`HOP_KEY` if it has something
+        there."""
         hop = request.meta.get(HOP_KEY)
         if hop is None:
             return self._download(request)
@@ -304,12 +328,13 @@ class Downloads:
 
 
 class Trail:
-    """Follows requests that have a number each, such as a row in a file of ours, until the crawl is done
-    with them: until their callback's or errback's output was handled, or nothing took them.
+    """Follows requests that have a number each, such as a row in a file of ours, until
+    the crawl is done with them: until their callback's or errback's output was handled,
+    or nothing took them.
 
-    The number is in a request's meta, so retries and redirects have it too, as does what Scrapy's queue
-    on disk returns. It leaves the meta when a response is on its way to the callback, since callbacks
-    copy the meta to requests for other pages.
+    The number is in a request's meta, so retries and redirects have it too, as does
+    what Scrapy's queue on disk returns. It leaves the meta when a response is on its
+    way to the callback, since callbacks copy the meta to requests for other pages.
     """
 
     def __init__(
@@ -326,8 +351,8 @@ class Trail:
         self.in_memory = in_memory
         self._on_done = on_done
         self._run = time.time_ns()
-        """Tells this run from others: Scrapy's queue may return a request with the number of an earlier
-        run."""
+        """Tells this run from others: Scrapy's queue may return a request with the
+        number of an earlier run."""
         self._carriers: dict[int, int] = {}
         """By number: how many requests carry it."""
         self._in_progress: dict[Request, int] = {}
@@ -339,13 +364,14 @@ class Trail:
         return list(self._carriers)
 
     def begin(self, request: Request, number: int) -> None:
-        """Follow *request* under *number*. It carries the number from now on, so the caller calls
-        :meth:`let_go` if the request goes no further."""
+        """Follow *request* under *number*. It carries the number from now on, so the
+        caller calls :meth:`let_go` if the request goes no further."""
         request.meta[self.key] = self._run, number
         self._carriers[number] = 1
 
     def number_of(self, request: Request) -> int | None:
-        """Return the number of *request*; None if it has none, or the crawl is done with it."""
+        """Return the number of *request*; None if it has none, or the crawl is done
+        with it."""
         value = request.meta.get(self.key)
         if value is None:  # of nearly all requests
             return None
@@ -359,7 +385,8 @@ class Trail:
         return None
 
     def let_go(self, number: int) -> None:
-        """Note that one request fewer carries *number*. After the last one, the crawl is done with it."""
+        """Note that one request fewer carries *number*. After the last one, the crawl
+        is done with it."""
         carriers = self._carriers.get(number)
         if carriers is None:
             return
@@ -376,7 +403,8 @@ class Trail:
     # Following calls these, with any request
 
     def scheduled(self, request: Request) -> None:
-        """Note that the scheduler has taken *request*: one more that carries its number."""
+        """Note that the scheduler has taken *request*: one more that carries its
+        number."""
         number = self.number_of(request)
         if number is not None:
             self._carriers[number] += 1
@@ -392,8 +420,8 @@ class Trail:
         self._in_progress[request] = number
 
     def answered(self, request: Request) -> None:
-        """Remove the number from the meta of *request*: its callback gets a response now, and may copy
-        the meta."""
+        """Remove the number from the meta of *request*: its callback gets a response
+        now, and may copy the meta."""
         request.meta.pop(self.key, None)
 
     def ended(self, request: Request) -> None:
@@ -403,17 +431,19 @@ class Trail:
             self.let_go(number)
 
     def stored(self, request: Request) -> None:
-        """Note that a file has *request* now, which therefore carries its number no longer."""
+        """Note that a file has *request* now, which therefore carries its number no
+        longer."""
         number = self.number_of(request)
         if number is not None:
             self.let_go(number)
 
 
 class _InProgress(set[Request]):
-    """Stands in for the engine's set ``_slot.inprogress``, and tells trails of what is added and removed.
-    A request is in it from when the engine takes it from the scheduler until the output of its callback or
-    errback was handled. Nothing documented tells of that end: an ``IgnoreRequest`` in a
-    ``process_response`` sends no signal."""
+    """Stands in for the engine's set ``_slot.inprogress``, and tells trails of what is
+    added and removed. A request is in it from when the engine takes it from the
+    scheduler until the output of its callback or errback was handled. Nothing
+    documented tells of that end: an ``IgnoreRequest`` in a ``process_response`` sends
+    no signal."""
 
     def __init__(self, requests: set[Request], trails: list[Trail]) -> None:
         super().__init__(requests)
@@ -432,7 +462,8 @@ class _InProgress(set[Request]):
 
 
 class Following:
-    """Makes trails (:class:`Trail`), and tells them what happens to the crawl's requests."""
+    """Makes trails (:class:`Trail`), and tells them what happens to the crawl's
+    requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -450,9 +481,11 @@ class Following:
         """Return a new trail, before :meth:`begin` or while the spider is open.
 
         :param key: the meta key under which requests carry their number
-        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param on_done: gets a number once the crawl is done with all requests that
+            carry it
         :param is_kept: says whether a file still has the requests after the crawl
-        :param in_memory: they are few, and held in memory even where others are held on disk
+        :param in_memory: they are few, and held in memory even where others are held on
+            disk
         """
         trail = Trail(
             key,
@@ -464,14 +497,14 @@ class Following:
         return trail
 
     def watch(self, watcher: Callable[[Request], None]) -> None:
-        """Call *watcher* with each request that the scheduler has taken. To be called before
-        :meth:`begin`."""
+        """Call *watcher* with each request that the scheduler has taken. To be called
+        before :meth:`begin`."""
         self._watchers.append(watcher)
 
     def begin(self) -> None:
-        """Begin, if there are trails. To be called when the spider opens, before anybody else replaces
-        ``enqueue_request`` of the scheduler: a request that such a replacement refuses then doesn't get
-        here, and doesn't count as scheduled."""
+        """Begin, if there are trails. To be called when the spider opens, before
+        anybody else replaces ``enqueue_request`` of the scheduler: a request that such
+        a replacement refuses then doesn't get here, and doesn't count as scheduled."""
         slot = self._crawler.engine._slot
         if not self._trails or isinstance(slot.inprogress, _InProgress):
             return
@@ -487,8 +520,8 @@ class Following:
                 self._tell_scheduled(request)
             return result
 
-        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts as done with a
-        # number when the first of its requests has ended.
+        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
+        # as done with a number when the first of its requests has ended.
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 
@@ -501,12 +534,14 @@ class Following:
             watcher(request)
 
     def stored(self, request: Request) -> None:
-        """Note that a file has *request* from now on, so no trail need follow it any longer."""
+        """Note that a file has *request* from now on, so no trail need follow it any
+        longer."""
         for trail in self._trails:
             trail.stored(request)
 
     def is_kept(self, request: Request) -> bool:
-        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
+        """Whether a file still has *request* after the crawl: nobody need hand it to
+        the scheduler."""
         for trail in self._trails:
             is_followed = trail.number_of(request) is not None
             if is_followed and trail.is_kept():
@@ -528,7 +563,8 @@ class Following:
 
 
 class Scheduling:
-    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
+    """Stands in for an engine's ``crawl()``, to know which request it is about to
+    schedule."""
 
     def __init__(self, engine: ExecutionEngine) -> None:
         self._crawl = engine.crawl
@@ -538,7 +574,8 @@ class Scheduling:
 
     def __call__(self, request: Request) -> None:
         """Schedule *request*, as the engine does."""
-        # A signal's handler may schedule another request during the call for an outer one.
+        # A signal's handler may schedule another request during the call for an outer
+        # one.
         outer = self.request
         self.request = request
         try:
@@ -562,11 +599,13 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Meanwhile, let the downloader have one request more, for what isn't a page: `download_async` and
-        requests that wait in a middleware count against CONCURRENT_REQUESTS. Otherwise, 16 silent sites
-        would stop a crawl of 16 requests at a time."""
+        """Meanwhile, let the downloader have one request more, for what isn't a page:
+        `download_async` and requests that wait in a middleware count against
+        CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
+        requests at a time."""
         downloader = self._engine.downloader
-        # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises it. 0: no limit.
+        # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises
+        # it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
             yield
             return
@@ -578,9 +617,10 @@ class EngineAccess:
             downloader.total_concurrency -= 1
 
     def hand_over(self) -> bool:
-        """From now on, let what a request has in its meta under :data:`HOP_KEY` download it: call that
-        object's ``download(request, handler)`` when the request leaves its slot's queue. Return False
-        if that can't be: a project's own downloader may have no such handlers."""
+        """From now on, let what a request has in its meta under :data:`HOP_KEY`
+        download it: call that object's ``download(request, handler)`` when the request
+        leaves its slot's queue. Return False if that can't be: a project's own
+        downloader may have no such handlers."""
         handlers = getattr(self._engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
@@ -590,24 +630,27 @@ class EngineAccess:
         return True
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*: sending takes longer than most handlers."""
+        """Whether anything is connected to *signal*: sending takes longer than most
+        handlers."""
         sender = self._crawler.signals.sender
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
 
     def before_closing(self, stage: Stage, step: Action) -> None:
-        """Await *step* once before the spider closes, in the order of :class:`Stage`."""
+        """Await *step* once before the spider closes, in the order of
+        :class:`Stage`."""
         closing = Closing.of(self._engine)
         closing.add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Call the errback of *request* with *error*, and have its output handled as the engine does, by
-        ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when that is done."""
+        """Call the errback of *request* with *error*, and have its output handled as
+        the engine does, by ``Scraper.enqueue_scrape``, also while the spider closes.
+        The Deferred fires when that is done."""
         failure: Any = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request
         output = None
-        # We call the errback ourselves, since Scrapy spends 1 to 5 ms on each, even if it returns
-        # nothing, and there may be 100,000.
+        # We call the errback ourselves, since Scrapy spends 1 to 5 ms on each, even if
+        # it returns nothing, and there may be 100,000.
         if request.errback is not None:
             try:
                 output = request.errback(failure)
@@ -617,8 +660,9 @@ class EngineAccess:
             return succeed(None)
 
         def return_output(_: Failure) -> Any:
-            # Scrapy has set failure.request to the copy just now. If the errback is a generator, its body
-            # has not begun to run yet, and should see the request itself.
+            # Scrapy has set failure.request to the copy just now. If the errback is a
+            # generator, its body has not begun to run yet, and should see the request
+            # itself.
             failure.request = request
             return output
 
@@ -630,8 +674,9 @@ class EngineAccess:
 
     @staticmethod
     def has_errback(request: Request) -> bool:
-        """Whether *request* has an errback that does something. A CrawlSpider gives each of its requests
-        the errback ``CrawlSpider._errback``, which does nothing unless the rule has an errback."""
+        """Whether *request* has an errback that does something. A CrawlSpider gives
+        each of its requests the errback ``CrawlSpider._errback``, which does nothing
+        unless the rule has an errback."""
         errback: Any = request.errback
         if getattr(errback, "__func__", None) is not CrawlSpider._errback:
             return errback is not None
@@ -645,11 +690,11 @@ class EngineAccess:
         return rule.errback is not None
 
     def obstacle_before(self, ours: object) -> str:
-        """Return what might give a request another end than to be refused by *ours*, a downloader
-        middleware: a sentence for the log; empty if there is nothing.
+        """Return what might give a request another end than to be refused by *ours*, a
+        downloader middleware: a sentence for the log; empty if there is nothing.
 
-        Scrapy has no documented list of downloader middlewares. Their methods are in ``methods`` of the
-        downloader's ``middleware``."""
+        Scrapy has no documented list of downloader middlewares. Their methods are in
+        ``methods`` of the downloader's ``middleware``."""
         manager = getattr(self._engine.downloader, "middleware", None)
         methods = getattr(manager, "methods", None)
         if methods is None:
@@ -679,14 +724,15 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free a body that won't be read again: the exception that ends a sitemap's request keeps
-        its response alive for a while. ``Response._set_body`` is what the constructor calls."""
+        """Free a body that won't be read again: the exception that ends a sitemap's
+        request keeps its response alive for a while. ``Response._set_body`` is what the
+        constructor calls."""
         response._set_body(b"")
 
     @staticmethod
     def drop_caches(request: Request) -> None:
-        """Free the parsed URL and the fingerprint of *request*, nearly a kilobyte, which Scrapy keeps. It
-        makes them anew when it needs them."""
+        """Free the parsed URL and the fingerprint of *request*, nearly a kilobyte,
+        which Scrapy keeps. It makes them anew when it needs them."""
         for cache in _CACHES:
             cache.pop(request, None)
 
@@ -704,8 +750,8 @@ class EngineAccess:
 
     @property
     def scheduler_outlives(self) -> bool:
-        """Whether the scheduler is not Scrapy's, and its requests outlive the process. (Those of Scrapy's
-        do with a JOBDIR, where ours are held on disk anyway.)"""
+        """Whether the scheduler is not Scrapy's, and its requests outlive the process.
+        (Those of Scrapy's do with a JOBDIR, where ours are held on disk anyway.)"""
         if not self.scheduler_is_foreign:
             return False
         return bool(getattr(self.scheduler, "persist", True))
@@ -713,37 +759,41 @@ class EngineAccess:
     @property
     def scheduler_is_foreign(self) -> bool:
         """Whether the scheduler is neither Scrapy's own nor a subclass of it."""
-        # isinstance() would count everything that looks like a scheduler as one of Scrapy's.
+        # isinstance() would count everything that looks like a scheduler as one of
+        # Scrapy's.
         return Scheduler not in type(self.scheduler).__mro__
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
-        """Make the engine's ``needs_backout()`` true while *is_full* is true, too, if the spider's
-        ``start()`` asks: one that yields its next request only if there is room (in Scrapy's
-        documentation, "Delaying start request iteration"). If the engine itself asked and was told to
-        back out, the event loop would get no turn."""
+        """Make the engine's ``needs_backout()`` true while *is_full* is true, too, if
+        the spider's ``start()`` asks: one that yields its next request only if there is
+        room (in Scrapy's documentation, "Delaying start request iteration"). If the
+        engine itself asked and was told to back out, the event loop would get no
+        turn."""
         engine = self._engine
         needs_backout = engine.needs_backout
 
         def needs_backout_or_is_full() -> bool:
             if needs_backout():
                 return True
-            # The engine keeps start()'s generator in _start, which runs while start() asks.
+            # The engine keeps start()'s generator in _start, which runs while start()
+            # asks.
             start_asks = getattr(engine._start, "ag_running", False)
             return start_asks and is_full()
 
         engine.needs_backout = needs_backout_or_is_full
 
     def wake(self) -> None:
-        """Make the engine look for requests to download, by ``_slot.nextcall`` as its ``crawl()`` does."""
+        """Make the engine look for requests to download, by ``_slot.nextcall`` as its
+        ``crawl()`` does."""
         slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours has a copy. Scrapy's own scheduler keeps it in memory,
-        even with a JOBDIR: after a kill, its queues on disk may be read again from the start or not at
-        all, and new requests come out corrupted. So its undocumented ``dqs``, which is None without
-        JOBDIR, is None meanwhile."""
+        """Crawl *request*, of which a file of ours has a copy. Scrapy's own scheduler
+        keeps it in memory, even with a JOBDIR: after a kill, its queues on disk may be
+        read again from the start or not at all, and new requests come out corrupted. So
+        its undocumented ``dqs``, which is None without JOBDIR, is None meanwhile."""
         scheduler = self.scheduler
         disk_queues = getattr(scheduler, "dqs", None)
         if disk_queues is None:
@@ -762,7 +812,8 @@ def _name_of(method: Any) -> str:
 
 
 def _is_harmless(method: Any) -> bool:
-    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by super()."""
+    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by
+    super()."""
     middleware = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "")
     if name in getattr(middleware, "__dict__", {}):
@@ -773,7 +824,8 @@ def _is_harmless(method: Any) -> bool:
 
 
 class Listener:
-    """Connects handlers to signals while they are wanted: a signal without handlers costs nothing."""
+    """Connects handlers to signals while they are wanted: a signal without handlers
+    costs nothing."""
 
     def __init__(
         self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]
@@ -785,8 +837,9 @@ class Listener:
         self._is_connected = False
 
     def listen(self, wanted: bool) -> None:
-        """Connect the handlers at once if they are *wanted*. Otherwise disconnect them on the loop's next
-        turn: while a signal is being sent, handlers of other people would miss it."""
+        """Connect the handlers at once if they are *wanted*. Otherwise disconnect them
+        on the loop's next turn: while a signal is being sent, handlers of other people
+        would miss it."""
         self._is_wanted = wanted
         if wanted:
             self._update()
@@ -835,8 +888,9 @@ class _NoTimer:
 
 
 class PacedSlot:
-    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
-    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+    """A download slot that sends a request only when it is told to. While
+    ``Slot.latercall`` is set, Scrapy's ``Downloader._process_queue`` sends nothing from
+    a slot."""
 
     def __init__(self, downloader: Any, slot: Any) -> None:
         self._downloader = downloader
@@ -854,12 +908,14 @@ class PacedSlot:
         self._slot.latercall = timer
 
     def is_of(self, slot: Any) -> bool:
-        """Whether this paces *slot*. Scrapy may have removed a slot, and made another with its key."""
+        """Whether this paces *slot*. Scrapy may have removed a slot, and made another
+        with its key."""
         return self._slot is slot
 
     def take_next(self) -> Request | None:
-        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
-        waits, if one is being transferred, or if somebody has this one already."""
+        """Return the request to send next, for which :meth:`send_in` is to be called;
+        None if none waits, if one is being transferred, or if somebody has this one
+        already."""
         if self._is_taken or self._sent is not None:
             return None
         if self._slot.transferring or not self._slot.queue:
@@ -868,7 +924,8 @@ class PacedSlot:
         return self._first_in_queue()
 
     def _first_in_queue(self) -> Request | None:
-        """Return the first request in the slot's queue, of pairs of a request and a Deferred."""
+        """Return the first request in the slot's queue, of pairs of a request and a
+        Deferred."""
         if not self._slot.queue:
             return None
         request: Request = self._slot.queue[0][0]
@@ -876,7 +933,8 @@ class PacedSlot:
 
     @property
     def own_seconds(self) -> float:
-        """The seconds that Scrapy itself would still wait before it sends the next request."""
+        """The seconds that Scrapy itself would still wait before it sends the next
+        request."""
         slot = self._slot
         over_at = slot.lastseen + slot.download_delay()
         return max(0.0, float(over_at - _clock()))
@@ -891,7 +949,8 @@ class PacedSlot:
         slot = self._slot
         request = self._first_in_queue()
         slot.latercall = None
-        # The last response ended so long ago that Scrapy's own delay is over, whatever its jitter.
+        # The last response ended so long ago that Scrapy's own delay is over, whatever
+        # its jitter.
         long_ago = 2 * slot.delay + 1
         slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
@@ -913,8 +972,8 @@ class PacedSlot:
 
 
 class DownloadSlots:
-    """The downloader's slots, each for one host or address: whether they have room, and their crawl
-    delays."""
+    """The downloader's slots, each for one host or address: whether they have room, and
+    their crawl delays."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -922,8 +981,8 @@ class DownloadSlots:
         """By key. Scrapy may have removed some of the slots, see :meth:`paced`."""
         self.slowed: dict[str, _Slowed] = {}
         """By key. Scrapy may have removed some of the slots, see :meth:`_current`."""
-        # Scrapy's downloader chooses in this way, too: the setting for domains may be 0 beside the one
-        # for addresses.
+        # Scrapy's downloader chooses in this way, too: the setting for domains may be 0
+        # beside the one for addresses.
         setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
         if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):
             setting = "CONCURRENT_REQUESTS_PER_IP"
@@ -936,7 +995,8 @@ class DownloadSlots:
 
     @property
     def _slots(self) -> Any:
-        """The downloader's slots by key; None if it is a project's own that has none."""
+        """The downloader's slots by key; None if it is a project's own that has
+        none."""
         return getattr(self._downloader, "slots", None)
 
     def key_of(self, url: str) -> str:
@@ -947,8 +1007,8 @@ class DownloadSlots:
     def not_there_yet(
         self, request: Request, on_their_way: list[Request]
     ) -> list[Request]:
-        """Return those of *on_their_way*, which the engine took, that have not got to the slot of
-        *request* so far."""
+        """Return those of *on_their_way*, which the engine took, that have not got to
+        the slot of *request* so far."""
         if not on_their_way:
             return []
         slot = self._slot_of(request)
@@ -961,9 +1021,10 @@ class DownloadSlots:
         return not_there
 
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
-        """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
-        other requests for that slot, which may not have got there so far; they count, too. A slot that a
-        crawl delay slows (which sends one at a time) may have as many as others."""
+        """Whether the slot of *request* has as many requests as it may have at a time.
+        *on_their_way*: other requests for that slot, which may not have got there so
+        far; they count, too. A slot that a crawl delay slows (which sends one at a
+        time) may have as many as others."""
         if self._slots is None:
             return False
         slot = self._slot_of(request)
@@ -973,7 +1034,7 @@ class DownloadSlots:
             most = max(slot.concurrency, most)
             active_count = len(slot.active)
         if most <= 0:
-            return False  # a wrong setting: Scrapy's downloader does with it whatever it does
+            return False  # a wrong setting: what Scrapy does with it is Scrapy's affair
         return active_count + len(on_their_way) >= most
 
     def _slot_of(self, request: Request) -> Any:
@@ -992,8 +1053,9 @@ class DownloadSlots:
         return [agent for name, agent in slowed.wanted if name == origin]
 
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
+        """Make the slot *key* send one request at a time, and wait *seconds* after each
+        (0: none), or longer for another origin or agent. Return whether *seconds*
+        exceed the project's own delay."""
         slot = self._slots.get(key)
         if slot is None:
             return False
@@ -1024,7 +1086,8 @@ class DownloadSlots:
         return seconds > slowed.own.delay
 
     def _remember(self, key: str, slowed: _Slowed) -> None:
-        """Remember that the slot *key* is slowed; forget those that Scrapy has removed, if they are many."""
+        """Remember that the slot *key* is slowed; forget those that Scrapy has removed,
+        if they are many."""
         if not self.slowed:
             self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
         elif len(self.slowed) > 2 * len(self._slots):
@@ -1035,7 +1098,8 @@ class DownloadSlots:
         self.slowed[key] = slowed
 
     def _current(self, key: str) -> _Slowed | None:
-        """Return how the slot *key* is slowed; None if it isn't, or if Scrapy has removed that slot."""
+        """Return how the slot *key* is slowed; None if it isn't, or if Scrapy has
+        removed that slot."""
         slowed = self.slowed.get(key)
         slot = self._slots.get(key)
         if slowed is not None and slowed.slot is slot:
@@ -1048,7 +1112,8 @@ class DownloadSlots:
         return slowed is not None and slowed.delay > 0
 
     def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
-        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
+        """Return the slot *key* if it is paced; with *take*, pace it if it is
+        slowed."""
         slot = self._slots.get(key)
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
@@ -1069,8 +1134,8 @@ class DownloadSlots:
                 del self._paced[key]
 
     def unpace(self, key: str) -> bool:
-        """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any more. Return
-        whether that was so."""
+        """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any
+        more. Return whether that was so."""
         paced = self._paced.get(key)
         if paced is None or self._is_slowed(key):
             return False
@@ -1079,8 +1144,9 @@ class DownloadSlots:
         return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
-        """Return meta that gives a request its own slot beside that of *url*, with the project's
-        settings. With *if_slowed*, return an empty dict unless the other slot is slowed."""
+        """Return meta that gives a request its own slot beside that of *url*, with the
+        project's settings. With *if_slowed*, return an empty dict unless the other slot
+        is slowed."""
         key = self.key_of(url)
         slowed = self._current(key)
         if if_slowed and slowed is None:
@@ -1088,7 +1154,8 @@ class DownloadSlots:
         own_key = f"{key} ({name})"
         slots = self._slots
         if slowed is not None and own_key not in slots:
-            # Scrapy would make this slot without what the project has set for the other one.
+            # Scrapy would make this slot without what the project has set for the other
+            # one.
             slots[own_key] = downloader_module.Slot(
                 slowed.own.concurrency,
                 slowed.own.delay,
@@ -1097,8 +1164,9 @@ class DownloadSlots:
         return {SLOT_KEY: own_key}
 
     def _downloaded(self, request: Request) -> None:
-        """Let the delay count from the end of the response to *request*, as Scrapy lets it count from the
-        beginning of the request: the time that connecting takes must not shorten it."""
+        """Let the delay count from the end of the response to *request*, as Scrapy lets
+        it count from the beginning of the request: the time that connecting takes must
+        not shorten it."""
         key = request.meta.get(SLOT_KEY, "")
         slowed = self.slowed.get(key)
         if slowed is not None and slowed.delay:
@@ -1114,8 +1182,8 @@ def _apply(slot: Any, settings: _SlotSettings) -> None:
 
 
 def _enforce(slot: Any, seconds: float) -> None:
-    """Make *slot* send one request at a time, with *seconds* between them at least (0: as it is). Something
-    else, such as AutoThrottle, may have lowered its delay."""
+    """Make *slot* send one request at a time, with *seconds* between them at least (0:
+    as it is). Something else, such as AutoThrottle, may have lowered its delay."""
     if not seconds:
         return
     slot.concurrency = 1

@@ -1,8 +1,9 @@
-"""The package's loggers (:func:`get_logger`): what they log can neither forge lines nor control the
-terminal, and floods are limited (:class:`Limiter`). A test checks that every module gets its logger here.
+"""The package's loggers (:func:`get_logger`): what they log can neither forge lines nor
+control the terminal, and floods are limited (:class:`Limiter`). A test checks that
+every module gets its logger here.
 
-Also here: what tells something else to people who watch a crawl (:class:`Gauge`), and what keeps bugs in our
-reports from stopping it (:class:`Isolation`).
+Also here: what tells something else to people who watch a crawl (:class:`Gauge`), and
+what keeps bugs in our reports from stopping it (:class:`Isolation`).
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ _REMEMBERED = 100_000
 
 # Places of a table of hashes at first: 2 KiB.
 _FIRST_PLACES = 256
-# When a table is nearly full, it gets so many times as many places. Moving the hashes of a larger table, or
-# moving them more often, would hold the event loop.
+# When a table is nearly full, it gets so many times as many places. Moving the hashes
+# of a larger table, or moving them more often, would hold the event loop.
 _GROWTH = 8
 # Stands for the hash 0: a 0 marks a free place.
 _ZERO = 1 << 62
 
 
 class BoundedSet:
-    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new again. It keeps
-    hashes, in at most 2 MiB. In a set, each item would take 70 bytes, and a URL several times that."""
+    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new
+    again. It keeps hashes, in at most 2 MiB. In a set, each item would take 70 bytes,
+    and a URL several times that."""
 
     def __init__(self) -> None:
         self._new = _Hashes()
         """Hashes of the items that were added last: at most 100,000."""
         self._old = _Hashes()
-        """Those of 100,000 items before. They are forgotten once there are 100,000 new ones."""
+        """Those of 100,000 items before. They are forgotten once there are 100,000 new
+        ones."""
 
     def add(self, item: Hashable) -> bool:
         """Remember *item*. Return whether it is new."""
@@ -61,8 +64,9 @@ class BoundedSet:
 
 
 class _Hashes:
-    """A hash table with open addressing, of numbers of 64 bits other than 0: a number stands at the place
-    that its last bits say or, if that is taken, at the next free one."""
+    """A hash table with open addressing, of numbers of 64 bits other than 0: a number
+    stands at the place that its last bits say or, if that is taken, at the next free
+    one."""
 
     __slots__ = ("_mask", "_places", "count")
 
@@ -120,9 +124,9 @@ _FIRST_LINES = 10
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger for the module *name*: one for each folder, since users filter by its name, and
-    modules may come and go. A message of several lines needs a ``%s`` for each line: newlines in values
-    come from outside."""
+    """Return the logger for the module *name*: one for each folder, since users filter
+    by its name, and modules may come and go. A message of several lines needs a ``%s``
+    for each line: newlines in values come from outside."""
     folder = ".".join(name.split(".")[:-1][:2])
     logger = logging.getLogger(folder or name)
     if _clean not in logger.filters:
@@ -146,7 +150,8 @@ def silenced(name: str) -> Iterator[None]:
 
 
 def _clean(record: logging.LogRecord) -> bool:
-    """Clean the text of *record*, and hide passwords. Return True: it is logged. (A logger's filter.)"""
+    """Clean the text of *record*, and hide passwords. Return True: it is logged. (A
+    logger's filter.)"""
     if not record.args:  # first: this is so for refusals, which may be millions
         record.msg = clean(str(record.msg))
     elif isinstance(record.args, Mapping):
@@ -161,7 +166,8 @@ def _clean(record: logging.LogRecord) -> bool:
 
 
 def _clean_traceback(formatted: str) -> str:
-    """Return a *formatted* traceback, with lines indented that could pass for log lines."""
+    """Return a *formatted* traceback, with lines indented that could pass for log
+    lines."""
     first_line, *later_lines = formatted.removesuffix("\n").split("\n")
     lines = [clean(first_line)]
     for line in later_lines:
@@ -170,8 +176,9 @@ def _clean_traceback(formatted: str) -> str:
 
 
 def _text(value: Any) -> Any:
-    """Return *value* as text that is clean, without passwords; numbers and None as they are. Exceptions,
-    requests and origins, too, contain text from outside, and URLs of the user's."""
+    """Return *value* as text that is clean, without passwords; numbers and None as they
+    are. Exceptions, requests and origins, too, contain text from outside, and URLs of
+    the user's."""
     if value is None or isinstance(value, (int, float)):
         return value
     try:
@@ -181,8 +188,8 @@ def _text(value: Any) -> Any:
 
 
 def is_heard(logger: logging.Logger, level: int) -> bool:
-    """Whether a handler takes records of *level*. The level of *logger* alone doesn't tell: Scrapy's setting
-    ``LOG_LEVEL`` is a level of its handlers."""
+    """Whether a handler takes records of *level*. The level of *logger* alone doesn't
+    tell: Scrapy's setting ``LOG_LEVEL`` is a level of its handlers."""
     if not logger.isEnabledFor(level):
         return False
     ancestor: logging.Logger | None = logger
@@ -197,8 +204,9 @@ def is_heard(logger: logging.Logger, level: int) -> bool:
 
 
 class Limiter:
-    """Logs events of one sort, such as that requests to an origin are held: the first ten at INFO level, the
-    others at DEBUG level. Their number is logged at INFO level now and then."""
+    """Logs events of one sort, such as that requests to an origin are held: the first
+    ten at INFO level, the others at DEBUG level. Their number is logged at INFO level
+    now and then."""
 
     def __init__(self, logger: logging.Logger, counted_as: str) -> None:
         """*counted_as*: what is counted, as in "origins with requests held"."""
@@ -217,13 +225,14 @@ class Limiter:
         spider: Spider | None,
         about: Hashable = None,
     ) -> None:
-        """Log an event. If one with the same *about* (an origin, say) was logged before, log it at DEBUG
-        level, and don't count it."""
+        """Log an event. If one with the same *about* (an origin, say) was logged
+        before, log it at DEBUG level, and don't count it."""
         extra = {"spider": spider}
         if about is not None:
             if not self._subjects.add(about):
-                # There may be millions, and a record takes as long as all else about a refusal. Cleaning
-                # one text takes less time than cleaning each value, and keeps no request in memory.
+                # There may be millions, and a record takes as long as all else about a
+                # refusal. Cleaning one text takes less time than cleaning each value,
+                # and keeps no request in memory.
                 if is_heard(self._logger, logging.DEBUG):
                     self._logger.debug(without_passwords(message % values), extra=extra)
                 return
@@ -241,9 +250,10 @@ class Limiter:
 
 
 class Gauge:
-    """A stat that is 1 while something that the crawl needs, such as a storage, can't be used, so that
-    monitoring sees it at once; 0 when it works again. As long as nothing has failed, there is no such stat.
-    It may be set from a thread: for a stats collector, that is one assignment."""
+    """A stat that is 1 while something that the crawl needs, such as a storage, can't
+    be used, so that monitoring sees it at once; 0 when it works again. As long as
+    nothing has failed, there is no such stat. It may be set from a thread: for a stats
+    collector, that is one assignment."""
 
     def __init__(self, stats: StatsCollector | None, name: str) -> None:
         self._stats = stats
@@ -263,8 +273,8 @@ logger = get_logger(__name__)
 
 
 class Isolation:
-    """Keeps exceptions of certain parts, such as those that only report what happens, from stopping the crawl.
-    Logs the first one of each part."""
+    """Keeps exceptions of certain parts, such as those that only report what happens,
+    from stopping the crawl. Logs the first one of each part."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
@@ -280,8 +290,8 @@ class Isolation:
 
 
 class _Contained:
-    """The context manager for one part. (A generator would cost each refused request some microseconds
-    more than this class.)"""
+    """The context manager for one part. (A generator would cost each refused request
+    some microseconds more than this class.)"""
 
     def __init__(self, crawler: Crawler, part: str) -> None:
         self._crawler = crawler

@@ -1,11 +1,12 @@
 """How many connections a download handler opens at a time.
 
-Scrapy's usual handlers open one for each request that its download slots let through. Its handlers for httpx
-and aiohttp (so all that it has without a reactor) make a pool of ``CONCURRENT_REQUESTS`` connections; so do
-those of scrapy-download-handlers-incubator, which derive from the same class. Fetches of robots.txt have
-slots beside those of pages (``EngineAccess.extra_slot``), but in such a pool they take the connections of
-pages: as many silent sites as the pool has connections would stop the crawl. So :class:`Pools` makes these
-handlers anew, with room, when the spider opens.
+Scrapy's usual handlers open one for each request that its download slots let through.
+Its handlers for httpx and aiohttp (so all that it has without a reactor) make a pool of
+``CONCURRENT_REQUESTS`` connections; so do those of scrapy-download-handlers-incubator,
+which derive from the same class. Fetches of robots.txt have slots beside those of pages
+(``EngineAccess.extra_slot``), but in such a pool they take the connections of pages: as
+many silent sites as the pool has connections would stop the crawl. So :class:`Pools`
+makes these handlers anew, with room, when the spider opens.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from scrapy_rep.engine.log import get_logger, silenced
 logger = get_logger(__name__)
 
 ROOM = 1024
-"""Connections beyond ``CONCURRENT_REQUESTS``: as many as files of ours may ever be fetched at a time
-(robots.txt and tdmrep.json, 512 of each). None is opened before it is needed."""
+"""Connections beyond ``CONCURRENT_REQUESTS``: as many as files of ours may ever be
+fetched at a time (robots.txt and tdmrep.json, 512 of each). None is opened before it is
+needed."""
 
 _SETTING = "CONCURRENT_REQUESTS"
 _SCHEMES = ("http", "https")
@@ -37,18 +39,20 @@ _WITHOUT_POOL = {
     f"{_HANDLERS}.http11.HTTP11DownloadHandler",
     f"{_HANDLERS}.http2.H2DownloadHandler",
 }
-# The base class, undocumented, whose constructor takes the size of the pool from the setting. Scrapy 2.15
-# hasn't got it: its handler for httpx has httpx's own limit, 100.
+# The base class, undocumented, whose constructor takes the size of the pool from the
+# setting. Scrapy 2.15 hasn't got it: its handler for httpx has httpx's own limit, 100.
 _STREAMING_MODULE = f"{_HANDLERS}._base_streaming"
 _WITH_POOL = f"{_STREAMING_MODULE}.BaseStreamingDownloadHandler"
-# Packages whose handlers can be made twice: their constructors do nothing that must be done once only.
+# Packages whose handlers can be made twice: their constructors do nothing that must be
+# done once only.
 _REPEATABLE_PACKAGES = {"scrapy", "scrapy_download_handlers_incubator"}
 
 
 def has_small_pool(crawler: Crawler) -> bool:
-    """Whether a download handler for http or https may have a pool that :class:`Pools` can't enlarge, of
-    ``CONCURRENT_REQUESTS`` connections, say. Most handlers of other people and of projects may. A subclass
-    of Scrapy's usual handlers counts as having none: nobody can tell what it adds."""
+    """Whether a download handler for http or https may have a pool that :class:`Pools`
+    can't enlarge, of ``CONCURRENT_REQUESTS`` connections, say. Most handlers of other
+    people and of projects may. A subclass of Scrapy's usual handlers counts as having
+    none: nobody can tell what it adds."""
     for _, handler_class in _handler_classes(crawler):
         may_have_pool = _WITHOUT_POOL.isdisjoint(_names(handler_class))
         if may_have_pool and not _is_enlargeable(handler_class):
@@ -73,8 +77,8 @@ def _names(handler_class: type) -> set[str]:
 
 
 def _is_enlargeable(handler_class: type) -> bool:
-    """Whether a handler of this class has a pool, and can be made anew. A constructor of the project's own
-    might do anything."""
+    """Whether a handler of this class has a pool, and can be made anew. A constructor
+    of the project's own might do anything."""
     if _WITH_POOL not in _names(handler_class):
         return False
     for name in ("__init__", "from_crawler"):
@@ -84,8 +88,8 @@ def _is_enlargeable(handler_class: type) -> bool:
 
 
 def _package_with(name: str, handler_class: type) -> str | None:
-    """Return the package of the class from which *handler_class* has the method *name*; None if it has no
-    such method."""
+    """Return the package of the class from which *handler_class* has the method *name*;
+    None if it has no such method."""
     for base in handler_class.__mro__:
         if name in vars(base):
             return base.__module__.partition(".")[0]
@@ -94,19 +98,22 @@ def _package_with(name: str, handler_class: type) -> str | None:
 
 class Pools:
     """Makes room in the pools of download handlers. Scrapy keeps its handlers in
-    ``DownloadHandlers._handlers``, which ``_get_handler`` fills; both are undocumented."""
+    ``DownloadHandlers._handlers``, which ``_get_handler`` fills; both are
+    undocumented."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._replaced: list[Any] = []
-        """Handlers that were replaced, and by which somebody may still download something."""
+        """Handlers that were replaced, and by which somebody may still download
+        something."""
         when_opened(crawler, self._enlarge)
 
     def _enlarge(self) -> None:
         """Replace the handlers whose pool can be enlarged."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         size = self._crawler.settings.getint(_SETTING)
-        # Without a limit there is room. A project's own downloader may have no such handlers.
+        # Without a limit there is room. A project's own downloader may have no such
+        # handlers.
         if size <= 0 or not isinstance(handlers, DownloadHandlers):
             return
         for scheme, handler_class in _handler_classes(self._crawler):

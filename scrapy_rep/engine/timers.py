@@ -1,6 +1,6 @@
-"""What is done later, or a slice at a time, with any reactor or none: :class:`Alarm` (one timer for any number
-of keys), :class:`PeriodicTask`, :func:`within` (a time limit), :func:`pause` and :func:`in_slices`. Scrapy has
-pauses of its own since 2.18."""
+"""What is done later, or a slice at a time, with any reactor or none: :class:`Alarm`
+(one timer for any number of keys), :class:`PeriodicTask`, :func:`within` (a time
+limit), :func:`pause` and :func:`in_slices`. Scrapy has pauses of its own since 2.18."""
 
 from __future__ import annotations
 
@@ -27,28 +27,31 @@ SLICE_SECONDS = 0.01
 _PERIOD_SECONDS = 1.0
 # An alarm's callbacks before the event loop gets a turn: one may take 50 µs.
 _CALLBACKS_AT_A_TURN = 200
-# Seconds between checks whether the crawl is still paused, of which Scrapy doesn't tell.
+# Seconds between checks whether the crawl is still paused, of which Scrapy doesn't
+# tell.
 _PAUSE_CHECK_SECONDS = 0.5
 # Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
-# An alarm's heap may have as many outdated times as it has keys, and so many more, before it is built anew.
+# An alarm's heap may have as many outdated times as it has keys, and so many more,
+# before it is built anew.
 _MOST_OUTDATED = 1000
 
 
 class Alarm:
-    """Calls back for each key when it is due, by one timer: a task for each of 100,000 keys would be too
-    many."""
+    """Calls back for each key when it is due, by one timer: a task for each of 100,000
+    keys would be too many."""
 
     def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
-        """*on_due* gets a key (any that can be ordered) when it is due, and may set it again. While
-        the engine is paused, nothing is due."""
+        """*on_due* gets a key (any that can be ordered) when it is due, and may set it
+        again. While the engine is paused, nothing is due."""
         self._crawler: Any = crawler
         self._on_due = on_due
         self._isolated = Isolation(crawler)
         self._times: dict[Any, float] = {}
         """By key: when it is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
-        """Times with their keys, also outdated ones: those that are not in :attr:`_times`."""
+        """Times with their keys, also outdated ones: those that are not in
+        :attr:`_times`."""
         self._timer: CallLaterResult | None = None
         """Calls :meth:`_ring` at the first of these times."""
         self._stopped = False
@@ -58,7 +61,8 @@ class Alarm:
         return key in self._times
 
     def set(self, key: Any, seconds: float, *, sooner: bool = False) -> None:
-        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now set."""
+        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now
+        set."""
         when = time.monotonic() + seconds
         if sooner and when >= self._times.get(key, math.inf):
             return
@@ -88,7 +92,8 @@ class Alarm:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
-        """Call back for keys that are due, not for too many at a time. Set the timer for the others."""
+        """Call back for keys that are due, not for too many at a time. Set the timer
+        for the others."""
         if self._crawler.engine.paused:
             self._arm(_PAUSE_CHECK_SECONDS)
             return
@@ -108,7 +113,8 @@ class Alarm:
             self._arm(first_time - time.monotonic())
 
     def _call_back(self, key: Any) -> None:
-        """Call back for *key*. If that fails, *key* is due again in a while: it must not wait for ever."""
+        """Call back for *key*. If that fails, *key* is due again in a while: it must
+        not wait for ever."""
         del self._times[key]
         has_failed = True
         with self._isolated("processing of held requests"):
@@ -150,8 +156,8 @@ class PeriodicTask:
 
 
 async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -> T:
-    """Return what *waiting* comes to. After some *seconds* (None: no limit), cancel it and raise *late*, even
-    if *waiting* doesn't let itself be cancelled."""
+    """Return what *waiting* comes to. After some *seconds* (None: no limit), cancel it
+    and raise *late*, even if *waiting* doesn't let itself be cancelled."""
     done: Deferred[T] = Deferred()
     is_over = False
 
@@ -169,7 +175,8 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
-        # cancel() calls finish(), which must not resume this coroutine: it may be about to be closed.
+        # cancel() calls finish(), which must not resume this coroutine: it may be about
+        # to be closed.
         is_over = True
         waiting.cancel()
 

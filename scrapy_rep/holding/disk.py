@@ -1,10 +1,12 @@
 """Held requests on disk, under JOBDIR, from the moment they are held.
 
-Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
-(docs/DESIGN.md). The order of held requests is also in memory, in the queues of origins/queue.py, so that a
-failing disk doesn't stop the crawl. What happens when the disk is full, say, is in storages/journal.py.
+Scrapy's own disk queues write their index only on a clean shutdown, so a kill would
+lose requests (docs/DESIGN.md). The order of held requests is also in memory, in the
+queues of origins/queue.py, so that a failing disk doesn't stop the crawl. What happens
+when the disk is full, say, is in storages/journal.py.
 
-Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code anyway.
+Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code
+anyway.
 """
 
 from __future__ import annotations
@@ -31,16 +33,18 @@ logger = get_logger(__name__)
 FILE_NAME = "rep-held.sqlite"
 
 ROW_KEY = "_rep_held_row"
-"""Meta key of requests that have left the gate: the number of their row in the table ``held``. A ``Trail``
-(engine/access.py) follows them by it."""
+"""Meta key of requests that have left the gate: the number of their row in the table
+``held``. A ``Trail`` (engine/access.py) follows them by it."""
 
 HELD = 0
 """The state of a row while its request is held."""
 GIVEN_UP = 1
-"""The state of a row whose request was given up in this run, and is kept for the next."""
+"""The state of a row whose request was given up in this run, and is kept for the
+next."""
 
-# The table held has the requests. Its "since" is in seconds of the running time of all runs together; clock
-# has that time; and released has when the requests of an origin were released last.
+# The table held has the requests. Its "since" is in seconds of the running time of all
+# runs together; clock has that time; and released has when the requests of an origin
+# were released last.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -57,19 +61,26 @@ CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 # The index of the column "request" in a row of the table held.
 _REQUEST_COLUMN = 4
 
-# The rows without the requests. SQLite keeps anything in any column: what isn't sound stays in the file.
+# The rows without the requests. SQLite keeps anything in any column: what isn't sound
+# stays in the file.
 _SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
-AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
+AND typeof(state) = 'integer' AND typeof(priority) = 'integer'
+AND typeof(fingerprint) = 'integer'
 ORDER BY id
 """
-_RELEASES = "SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10"
+_RELEASES = """
+SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10
+"""
 # The time for which earlier runs have run, and the number of all rows, sound or not.
 _TIME_AND_COUNT = """
-SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
-       (SELECT count(*) FROM held)
+SELECT (
+    SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10
+), (
+    SELECT count(*) FROM held
+)
 """
 
 # Rows are deleted so many at a time: fewer statements.
@@ -79,14 +90,15 @@ _MAX_PRIORITY = 1 << 62
 
 
 class DiskHold:
-    """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill
-    loses none, and at worst one is fetched twice."""
+    """Held requests in a SQLite file. A row stays until its request has been dealt
+    with: a kill loses none, and at worst one is fetched twice."""
 
     def __init__(self, directory: str, spider: Spider, following: Following) -> None:
         self._spider = spider
         self._following = following
         self._trail = following.trail(ROW_KEY, self._done)
-        """Follows requests that have left the gate, until the crawl is done with them."""
+        """Follows requests that have left the gate, until the crawl is done with
+        them."""
         self._path = Path(directory, FILE_NAME)
         self._has_opened = False
         """Whether this run has tried to open the file."""
@@ -102,7 +114,8 @@ class DiskHold:
         self.recovered: dict[str, list[Held]] = {}
         """By origin: what an earlier run held."""
         self._earlier: dict[str, Counter[int]] = {}
-        """By origin: how many requests with each fingerprint an earlier run held, see :meth:`recognise`."""
+        """By origin: how many requests with each fingerprint an earlier run held, see
+        :meth:`recognise`."""
         self.ran = 0.0
         """Seconds for which earlier runs have run."""
         self._warned = False
@@ -115,15 +128,18 @@ class DiskHold:
         """Rows to be deleted: the crawl is done with their requests."""
 
     def open(self) -> bool:
-        """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
+        """Open the file, and take over an earlier run's requests. Return whether it
+        works. Blocks."""
         if not self._has_opened:
             self._has_opened = True
             self._warn_if_killed()
         return self.journal.open(self._recover) is not None
 
     def _warn_if_killed(self) -> None:
-        """Warn if the earlier run was killed, and requests in Scrapy's queue on disk are lost."""
-        # SQLite's last connection deletes this file, and a run closes it after Scrapy's queue.
+        """Warn if the earlier run was killed, and requests in Scrapy's queue on disk
+        are lost."""
+        # SQLite's last connection deletes this file, and a run closes it after Scrapy's
+        # queue.
         if not self._path.with_name(f"{FILE_NAME}-wal").exists():
             return
         queue = self._path.with_name("requests.queue")
@@ -162,8 +178,9 @@ class DiskHold:
         return True
 
     def _seconds_since(self, row: _Row, released_at: float) -> float:
-        """Return since when the request of *row* waits, in seconds since this run began (so 0 or negative).
-        *released_at*: when the requests of its origin were released, in seconds of all runs."""
+        """Return since when the request of *row* waits, in seconds since this run began
+        (so 0 or negative). *released_at*: when the requests of its origin were
+        released, in seconds of all runs."""
         if row.state == GIVEN_UP:
             return 0.0  # its time begins anew with this run
         # The time of requests that had been released begins anew with that moment.
@@ -173,8 +190,8 @@ class DiskHold:
     # Requests come and go
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
-        """Write *held*, a request to *origin*. Return what stays in memory: its place in the order; all of it
-        if it can't be serialised, or if another file has it."""
+        """Write *held*, a request to *origin*. Return what stays in memory: its place
+        in the order; all of it if it can't be serialised, or if another file has it."""
         if self._following.stays_in_memory(held.request):
             return held
         try:
@@ -194,7 +211,8 @@ class DiskHold:
         return Held(held.urgency, held.number, held.since, row=row, counts=True)
 
     def _warn_once(self, request: Request, error: Exception) -> None:
-        """Warn that *request* can't be written to disk, the first time that this happens."""
+        """Warn that *request* can't be written to disk, the first time that this
+        happens."""
         if self._warned:
             return
         self._warned = True
@@ -206,13 +224,15 @@ class DiskHold:
         )
 
     def release(self, origin: str, now: float) -> None:
-        """Note that the requests to *origin* are released at *now*, in seconds since this run began. If the
-        origin is unreachable again before they have left, their time begins anew."""
+        """Note that the requests to *origin* are released at *now*, in seconds since
+        this run began. If the origin is unreachable again before they have left, their
+        time begins anew."""
         released_at = max(0.0, self.ran + now)
         self.journal.put("released", (origin, released_at))
 
     def forget_release(self, origin: str) -> None:
-        """Note that all requests to *origin* have left, so their time can't begin anew any more."""
+        """Note that all requests to *origin* have left, so their time can't begin anew
+        any more."""
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
@@ -220,7 +240,8 @@ class DiskHold:
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if it can't be read: then the next run tries."""
+        """Return *held* with its request; None if it can't be read: then the next run
+        tries."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -239,10 +260,12 @@ class DiskHold:
         return loads(data, self._spider)
 
     def left(self, origin: str, held: Held, *, given_up: bool) -> None:
-        """Note that *held*, a request to *origin*, has left the gate. Its row is deleted once the crawl is
-        done with the request. If it was *given_up*, the next run has it again."""
+        """Note that *held*, a request to *origin*, has left the gate. Its row is
+        deleted once the crawl is done with the request. If it was *given_up*, the next
+        run has it again."""
         if held.number < 0:
-            # An earlier run held it. Now that it has left, a retry of it isn't to be recognised as that.
+            # An earlier run held it. Now that it has left, a retry of it isn't to be
+            # recognised as that.
             self.recognise(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
@@ -261,8 +284,9 @@ class DiskHold:
         self.journal.delete("held", *finished)
 
     def recognise(self, origin: str, request: Request) -> bool:
-        """Recognise *request*, to *origin*, as one that an earlier run held, and that the spider or Scrapy's
-        queue has yielded again. Each that was held is recognised once. Return whether it is one."""
+        """Recognise *request*, to *origin*, as one that an earlier run held, and that
+        the spider or Scrapy's queue has yielded again. Each that was held is recognised
+        once. Return whether it is one."""
         earlier = self._earlier.get(origin)
         if earlier is None:
             return False
@@ -274,11 +298,13 @@ class DiskHold:
         return True
 
     def _fingerprint(self, request: Request) -> int:
-        """Return what tells *request* from others, a number of 63 bits; 0 if nothing does."""
+        """Return what tells *request* from others, a number of 63 bits; 0 if nothing
+        does."""
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
             fingerprint = fingerprinter.fingerprint(request)
-            # A project's own fingerprint need not be a hash: any URLs may share its first bytes.
+            # A project's own fingerprint need not be a hash: any URLs may share its
+            # first bytes.
             digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
@@ -292,14 +318,16 @@ class DiskHold:
         self._why_unreadable = self._why_unreadable or why
 
     async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file, every second. *ran*: seconds that this run has run, if to be recorded."""
+        """Maintain the file, every second. *ran*: seconds that this run has run, if to
+        be recorded."""
         if ran is not None:
             self.journal.put("clock", (1, self.ran + ran))
         self._delete_finished()
         await self.journal.flush()
 
     def close(self) -> None:
-        """Close the file: what has left is done, the rest is for the next run. Blocks."""
+        """Close the file: what has left is done, the rest is for the next run.
+        Blocks."""
         self._finished += self._trail.numbers
         self._delete_finished()
         if self._unreadable:
@@ -340,5 +368,6 @@ def dumps(request: Request, spider: Spider) -> bytes:
 
 
 def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its callback."""
+    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its
+    callback."""
     return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

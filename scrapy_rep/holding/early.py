@@ -1,10 +1,11 @@
-"""Requests that needn't be queued (REP.md section 14): what fresh rules forbid is dropped when it is
-about to enter the scheduler.
+"""Requests that needn't be queued (REP.md section 14): what fresh rules forbid is
+dropped when it is about to enter the scheduler.
 
-:class:`EarlyDrops` stands in for a documented method of the project's scheduler, ``enqueue_request()``, as
-the gate (gate.py) does for two others. When the engine calls it, all handlers of ``request_scheduled`` have
-run. If we were such a handler, and raised, we would come before some of the others, and each exception
-would keep its request in a reference cycle.
+:class:`EarlyDrops` stands in for a documented method of the project's scheduler,
+``enqueue_request()``, as the gate (gate.py) does for two others. When the engine calls
+it, all handlers of ``request_scheduled`` have run. If we were such a handler, and
+raised, we would come before some of the others, and each exception would keep its
+request in a reference cycle.
 """
 
 from __future__ import annotations
@@ -33,13 +34,15 @@ from scrapy_rep.reporting.recorder import Recorder
 
 logger = get_logger(__name__)
 
-# The most errbacks that wait to be called, or whose output isn't handled yet. Without a limit, a page of a
-# million links would fill the memory. Further requests go to the scheduler.
+# The most errbacks that wait to be called, or whose output isn't handled yet. Without a
+# limit, a page of a million links would fill the memory. Further requests go to the
+# scheduler.
 _MOST_ERRBACKS = 1000
 
 Refusal: TypeAlias = Callable[[Request, OriginState, str], RobotsDisallowed | None]
-"""Returns what the middleware would raise for a request, given the state of its origin (which is fresh) and
-the path that rules match; None if the request passes, or if that isn't known yet."""
+"""Returns what the middleware would raise for a request, given the state of its origin
+(which is fresh) and the path that rules match; None if the request passes, or if that
+isn't known yet."""
 
 
 class EarlyDrops:
@@ -58,7 +61,8 @@ class EarlyDrops:
         """Requests that are not dropped here go through the queue to *middleware*.
 
         :param refusal: returns what *middleware* would raise
-        :param may_seed: whether a request, whose URL begins with a prefix, may tell *middleware* of sitemaps
+        :param may_seed: whether a request, whose URL begins with a prefix, may tell
+            *middleware* of sitemaps
         """
         self._context = context
         self._engine = context.engine
@@ -74,7 +78,8 @@ class EarlyDrops:
             is_interactive(context.crawler) or context.settings.dry_run
         )
         self._scheduling: Scheduling | None = None
-        """Knows which request the engine is about to schedule; None: nothing is dropped here."""
+        """Knows which request the engine is about to schedule; None: nothing is dropped
+        here."""
         self._enqueue: Callable[[Request], bool]
         """The scheduler's own ``enqueue_request()``."""
         self._refused_paths = BoundedSet()
@@ -85,9 +90,10 @@ class EarlyDrops:
         """How many errbacks were called whose output isn't handled yet."""
         self._closing = False
         self.is_pending = False
-        """Whether requests were dropped in this turn of the event loop, or errbacks wait. The gate counts
-        that as work. Otherwise, a spider that schedules its next URL when it is idle would get no
-        second ``spider_idle`` after the next URL was dropped."""
+        """Whether requests were dropped in this turn of the event loop, or errbacks
+        wait. The gate counts that as work. Otherwise, a spider that schedules its next
+        URL when it is idle would get no second ``spider_idle`` after the next URL was
+        dropped."""
 
     def begin(self, scheduler: Any) -> None:
         """Drop requests from now on, unless something could give them another end."""
@@ -120,7 +126,8 @@ class EarlyDrops:
         return ""
 
     def _replace_method(self, scheduler: Any) -> str:
-        """Stand in for the ``enqueue_request()`` of *scheduler*. Return why that can't be; empty if it can."""
+        """Stand in for the ``enqueue_request()`` of *scheduler*. Return why that can't
+        be; empty if it can."""
         self._enqueue = scheduler.enqueue_request
         try:
             scheduler.enqueue_request = self.enqueue_request
@@ -129,8 +136,10 @@ class EarlyDrops:
         return ""
 
     def enqueue_request(self, request: Request) -> Any:
-        """Drop *request* if fresh rules forbid it. Else return what the scheduler returns for it."""
-        # Fast path, as in the middleware: most origins are unknown, or allow the request.
+        """Drop *request* if fresh rules forbid it. Else return what the scheduler
+        returns for it."""
+        # Fast path, as in the middleware: most origins are unknown, or allow the
+        # request.
         url = request.url
         slash = url.find("/", SCHEME)
         prefix = url[: slash + 1]
@@ -167,12 +176,12 @@ class EarlyDrops:
         )
 
     def _drop_if_refused(self, request: Request, state: OriginState, path: str) -> bool:
-        """Drop *request* if the rules refuse it, and if there is room for its errback. Return whether it was
-        dropped."""
+        """Drop *request* if the rules refuse it, and if there is room for its errback.
+        Return whether it was dropped."""
         try:
             error = self._refusal(request, state, path)
-        except Exception:  # noqa: BLE001 (of a project's overrules(): it fails the request later)
-            return False
+        except Exception:  # noqa: BLE001 (of a project's overrules())
+            return False  # it fails the request later, in the middleware
         if error is None:
             return False
         has_errback = self._engine.has_errback(request)
@@ -183,7 +192,8 @@ class EarlyDrops:
             self.is_pending = True
             call_later(0, self._end_turn)
         if not self.remember(request, state, path):
-            return True  # like one that the dupe filter drops: without a word, and without its errback
+            # As if the dupe filter had dropped it: nobody is told, no errback called.
+            return True
         state.used_at = self._context.clock()
         self._count("rep/cache/hit")
         self._recorder.dropped(request, error, state, direct=False)
@@ -192,9 +202,9 @@ class EarlyDrops:
         return True
 
     def remember(self, request: Request, state: OriginState, path: str) -> bool:
-        """Remember that *request*, which came from the scheduler or was about to go there, is refused.
-        Return whether it counts, as the first to its path. The dupe filter can't tell: requests that were
-        dropped here never got there."""
+        """Remember that *request*, which came from the scheduler or was about to go
+        there, is refused. Return whether it counts, as the first to its path. The dupe
+        filter can't tell: requests that were dropped here never got there."""
         if self._scheduling is None or request.dont_filter:
             return True
         if request.method == "GET" and not request.body:
@@ -204,14 +214,16 @@ class EarlyDrops:
     # Errbacks
 
     def _end_turn(self) -> None:
-        """Begin to call the errbacks of requests that were dropped in this turn of the event loop."""
+        """Begin to call the errbacks of requests that were dropped in this turn of the
+        event loop."""
         if self._waiting:
             deferred_from_coro(self._call_errbacks())
         else:
             self._end_pending()
 
     def _end_pending(self) -> None:
-        """Note that nothing is pending any more. The engine looks whether the crawl is idle now."""
+        """Note that nothing is pending any more. The engine looks whether the crawl is
+        idle now."""
         self.is_pending = False
         self._engine.wake()
 
@@ -235,6 +247,7 @@ class EarlyDrops:
         self._unsettled -= 1
 
     async def _before_closing(self) -> None:
-        """Call the errbacks that wait. What is scheduled from now on goes to the scheduler."""
+        """Call the errbacks that wait. What is scheduled from now on goes to the
+        scheduler."""
         self._closing = True
         await self._call_errbacks()

@@ -1,20 +1,24 @@
-"""The gate at the scheduler's exit: a request whose robots.txt isn't known yet stays here, and the
-engine gets the next one (REP.md section 4; docs/DESIGN.md).
+"""The gate at the scheduler's exit: a request whose robots.txt isn't known yet stays
+here, and the engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. When the engine asks for a request:
 
-1. ``Gate._next_in_turn`` gets it from the scheduler or, in turns, from ``Releases`` (hold.py), which has
-   the requests that have stayed here and may leave now.
-2. If it is from the scheduler, and may not be fetched before it was checked (for a sitemap's sake:
-   ``SitemapSeeding.check`` in seeding/seeding.py), it stays until that is done.
-3. If the rules of its origin are known and fresh, it goes on (``Gate._keep_if_unknown``).
-4. Otherwise ``Policy`` (origins/policy.py) decides whether it stays or goes on. If it stays, ``Holding``
-   (holding.py) has robots.txt fetched, and lets it leave later. If there is no room for it, it goes back
-   to the scheduler (handing_back.py), or goes on and fails.
+1. ``Gate._next_in_turn`` gets it from the scheduler or, in turns, from ``Releases``
+   (hold.py), which has the requests that have stayed here and may leave now.
+2. If it is from the scheduler, and may not be fetched before it was checked (for a
+   sitemap's sake: ``SitemapSeeding.check`` in seeding/seeding.py), it stays until that
+   is done.
+3. If the rules of its origin are known and fresh, it goes on
+   (``Gate._keep_if_unknown``).
+4. Otherwise ``Policy`` (origins/policy.py) decides whether it stays or goes on. If it
+   stays, ``Holding`` (holding.py) has robots.txt fetched, and lets it leave later. If
+   there is no room for it, it goes back to the scheduler (handing_back.py), or goes on
+   and fails.
 
-What goes on goes to the middleware, which applies the rules (``RepMiddleware.process_request``). A request
-leaves the gate once, returned by ``next_request()``: nothing is scheduled again.
+What goes on goes to the middleware, which applies the rules
+(``RepMiddleware.process_request``). A request leaves the gate once, returned by
+``next_request()``: nothing is scheduled again.
 """
 
 from __future__ import annotations
@@ -47,11 +51,12 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 logger = get_logger(__name__)
 
 Check: TypeAlias = Callable[[Request], "Coroutine[Any, Any, None] | None"]
-"""Returns something to await before anything is fetched for a request; None if there is nothing."""
+"""Returns something to await before anything is fetched for a request; None if there is
+nothing."""
 
 KnownAtGate: TypeAlias = "tuple[OriginState, Status]"
-"""What was known of a request's origin when the request left the gate. It counts until the request is
-sent. A plain tuple, since one is made for each request."""
+"""What was known of a request's origin when the request left the gate. It counts until
+the request is sent. A plain tuple, since one is made for each request."""
 
 
 class Gate:
@@ -65,7 +70,8 @@ class Gate:
         early: EarlyDrops,
         check: Check | None,
     ) -> None:
-        """*check* gets each request from the scheduler; None if this crawl checks none."""
+        """*check* gets each request from the scheduler; None if this crawl checks
+        none."""
         self._context = context
         self._engine = context.engine
         self._count = context.stats.inc_value
@@ -81,20 +87,24 @@ class Gate:
         self._known_at_gate: WeakKeyDictionary[Request, KnownAtGate | None] = (
             WeakKeyDictionary()
         )
-        """Requests that have left. None: nothing was known, or the middleware has dealt with the request."""
+        """Requests that have left. None: nothing was known, or the middleware has dealt
+        with the request."""
         self._is_scheduler_exhausted = False
-        """Whether the scheduler has only requests that were handed back to it, for which there is no room.
-        The engine asks again at its next event, after some seconds at most."""
+        """Whether the scheduler has only requests that were handed back to it, for
+        which there is no room. The engine asks again at its next event, after some
+        seconds at most."""
         self._is_schedulers_turn = False
         """Whether the scheduler is asked before ``Releases``."""
         self._idle_since: float | None = None
-        """When the crawl began to do nothing but wait (``time.monotonic()``); None if it does more."""
+        """When the crawl began to do nothing but wait (``time.monotonic()``); None if
+        it does more."""
         self._idle_after = context.settings.hold_idle
         """Seconds of nothing but waiting, after which ``spider_idle`` is sent."""
         self._next_scheduled: Callable[[], Request | None]
         self._has_scheduled: Callable[[], bool]
         self._is_bypassed = False
-        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
+        """Whether the scheduler's own methods count: it calls them itself, or the crawl
+        has ended."""
         context.crawler.signals.connect(
             self._spider_opened, scrapy_signals.spider_opened
         )
@@ -113,7 +123,8 @@ class Gate:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.look_for_pending_requests
         except AttributeError:  # it has __slots__
-            # Its requests wait for robots.txt in the middleware, as direct downloads do.
+            # Its requests wait for robots.txt in the middleware, as direct downloads
+            # do.
             logger.info(
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
                 "downloader, and none are held",
@@ -125,18 +136,19 @@ class Gate:
     # What the middleware asks about a request
 
     def __contains__(self, request: Request) -> bool:
-        """Whether *request* came through here, unlike a media pipeline's direct downloads."""
+        """Whether *request* came through here, unlike a media pipeline's direct
+        downloads."""
         return request in self._known_at_gate
 
     def known_at_gate(self, request: Request) -> KnownAtGate | None:
-        """Return what was known of the origin of *request* when it left the gate; None if nothing was, or
-        if it didn't come through here. Since then, the origin may have been forgotten, or its robots.txt be
-        unreachable again."""
+        """Return what was known of the origin of *request* when it left the gate; None
+        if nothing was, or if it didn't come through here. Since then, the origin may
+        have been forgotten, or its robots.txt be unreachable again."""
         return self._known_at_gate.get(request)
 
     def arrived(self, request: Request) -> bool:
-        """Note that *request* has been dealt with in the middleware. Return whether it came through
-        here."""
+        """Note that *request* has been dealt with in the middleware. Return whether it
+        came through here."""
         if request not in self._known_at_gate:
             return False
         self._known_at_gate[request] = None
@@ -145,7 +157,8 @@ class Gate:
     # What the engine asks for
 
     def next_request(self) -> Request | None:
-        """Return the next request that may go on to the middleware; None if there is none now."""
+        """Return the next request that may go on to the middleware; None if there is
+        none now."""
         if self._is_bypassed:
             return self._next_scheduled()
         if self._holding.closing:
@@ -156,8 +169,8 @@ class Gate:
         return request
 
     def _next_in_turn(self) -> Request | None:
-        """Return the next request of the scheduler or, in turns, of ``Releases``: thousands that leave must
-        not delay an urgent request in the scheduler."""
+        """Return the next request of the scheduler or, in turns, of ``Releases``:
+        thousands that leave must not delay an urgent request in the scheduler."""
         has_leaving = bool(self._releases.has_turns or self._releases.ready)
         had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
         self._is_schedulers_turn = has_leaving and not had_turn
@@ -172,15 +185,16 @@ class Gate:
         return request
 
     def _next_released(self) -> Request | None:
-        """Return the next request that has stayed here and may leave now, and remember what is known of
-        its origin."""
+        """Return the next request that has stayed here and may leave now, and remember
+        what is known of its origin."""
         request = self._releases.next()
         if request is not None:
             self._known_at_gate[request] = self._known_now(request)
         return request
 
     def _known_now(self, request: Request) -> KnownAtGate | None:
-        """Return what is known of the origin of *request*, also if a fetch is due; None if nothing is."""
+        """Return what is known of the origin of *request*, also if a fetch is due; None
+        if nothing is."""
         try:
             state_or_origin, _ = self._origins.find(request)
         except ValueError:
@@ -194,9 +208,9 @@ class Gate:
         return state, state.status.counts_as
 
     def _next_of_scheduler(self) -> Request | None:
-        """Return a request of the scheduler that needn't wait, or one that leaves in place of one that
-        stays. If there is none, the engine needn't ask again in a while: an answer wakes it, and so does
-        an answer that is late."""
+        """Return a request of the scheduler that needn't wait, or one that leaves in
+        place of one that stays. If there is none, the engine needn't ask again in a
+        while: an answer wakes it, and so does an answer that is late."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
             request = self._ask_scheduler()
@@ -214,7 +228,8 @@ class Gate:
         return None
 
     def _ask_scheduler(self) -> Request | None:
-        """Return the scheduler's next request. It may call the methods in which we stand in for it."""
+        """Return the scheduler's next request. It may call the methods in which we
+        stand in for it."""
         self._is_bypassed = True
         try:
             return self._next_scheduled()
@@ -222,7 +237,8 @@ class Gate:
             self._is_bypassed = False
 
     def _ask_if_scheduled(self) -> bool:
-        """Return whether the scheduler has requests. It may call the methods in which we stand in for it."""
+        """Return whether the scheduler has requests. It may call the methods in which
+        we stand in for it."""
         self._is_bypassed = True
         try:
             return self._has_scheduled()
@@ -230,9 +246,10 @@ class Gate:
             self._is_bypassed = False
 
     def look_for_pending_requests(self) -> bool:
-        """Stand in for the scheduler's ``has_pending_requests()``: return whether the crawl has work. While
-        requests only wait for answers, that is so for a minute (``hold_idle`` in settings.py). Then
-        ``spider_idle`` is sent, since the spider may have other work; the requests keep the crawl open
+        """Stand in for the scheduler's ``has_pending_requests()``: return whether the
+        crawl has work. While requests only wait for answers, that is so for a minute
+        (``hold_idle`` in settings.py). Then ``spider_idle`` is sent, since the spider
+        may have other work; the requests keep the crawl open
         (``Holding._spider_idle``)."""
         if self._is_bypassed:
             return self._has_scheduled()
@@ -244,8 +261,8 @@ class Gate:
         return self._count_idle_time()
 
     def _has_work(self) -> bool:
-        """Whether requests are scheduled, may leave the gate, are being checked, or were dropped just
-        now."""
+        """Whether requests are scheduled, may leave the gate, are being checked, or
+        were dropped just now."""
         only_handed_back = self._is_scheduler_exhausted and self._held.has_requests
         if self._ask_if_scheduled() and not only_handed_back:
             return True
@@ -255,8 +272,8 @@ class Gate:
         return self._early.is_pending
 
     def _count_idle_time(self) -> bool:
-        """Count the time in which requests only wait, and log what is held. Return whether it is still
-        short enough."""
+        """Count the time in which requests only wait, and log what is held. Return
+        whether it is still short enough."""
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
@@ -266,7 +283,8 @@ class Gate:
         return now - self._idle_since < self._idle_after
 
     async def _stand_aside(self) -> None:
-        """Leave the scheduler to itself: it may look at what it has left when it closes."""
+        """Leave the scheduler to itself: it may look at what it has left when it
+        closes."""
         self._is_bypassed = True
 
     def has_no_room(self) -> bool:
@@ -278,7 +296,8 @@ class Gate:
     # Where a request of the scheduler goes
 
     def _begin_check(self, request: Request) -> bool:
-        """Begin the check for which *request* stays, if there is one. Return whether there is."""
+        """Begin the check for which *request* stays, if there is one. Return whether
+        there is."""
         if self._check is None:
             return False
         check = self._check(request)
@@ -291,8 +310,8 @@ class Gate:
     async def _go_on_after(
         self, check: Coroutine[Any, Any, None], request: Request
     ) -> None:
-        """Await *check*. Then let *request* stay or go on, as one that needs no check. If the check
-        raised something, the middleware raises it."""
+        """Await *check*. Then let *request* stay or go on, as one that needs no check.
+        If the check raised something, the middleware raises it."""
         being_checked = self._releases.being_checked
         is_kept = False
         verdict: Exception | None = None
@@ -311,7 +330,8 @@ class Gate:
             self._releases.make_ready(request, verdict)
 
     def _keep_if_unknown(self, request: Request) -> bool:
-        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
+        """Keep *request* here if its robots.txt isn't known. Return whether it is
+        kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
@@ -333,8 +353,8 @@ class Gate:
         return is_kept
 
     def _keep_if_it_must_wait(self, request: Request, past: Past) -> bool:
-        """Keep *request* here if it has to wait. Return whether it is kept. *past*: what is known of the
-        request from before the scheduler had it again."""
+        """Keep *request* here if it has to wait. Return whether it is kept. *past*:
+        what is known of the request from before the scheduler had it again."""
         if request.meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
             return False
         try:
@@ -355,8 +375,9 @@ class Gate:
     def _keep_unless_full(
         self, origin: Origin, state: OriginState | None, request: Request, past: Past
     ) -> bool:
-        """Make *request* wait, or be held, for an answer of *origin*, as ``Policy`` says. Return whether it
-        stays, or goes back to the scheduler. *state*: what is known of *origin*; None: a fetch is due."""
+        """Make *request* wait, or be held, for an answer of *origin*, as ``Policy``
+        says. Return whether it stays, or goes back to the scheduler. *state*: what is
+        known of *origin*; None: a fetch is due."""
         holding = self._holding
         advice = self._origins.policy.at_the_gate(
             state,
@@ -382,8 +403,8 @@ class Gate:
         return False
 
     def _is_full(self, origin: Origin, state: OriginState | None) -> bool:
-        """Whether no more requests to *origin* may stay. For a first answer (*state* is None), requests
-        wait even without room, unless it is very late."""
+        """Whether no more requests to *origin* may stay. For a first answer (*state* is
+        None), requests wait even without room, unless it is very late."""
         queue = self._held.queues.get(origin)
         is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
         if state is None and not is_very_late:

@@ -1,14 +1,16 @@
 """Where requests go that can't stay at the gate (gate.py): none is lost silently.
 
-- During the crawl, if there is no room to hold them: back to the scheduler, unless it is Scrapy's
-  (:meth:`HandingBack.hand_back`).
-- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): what is on disk under JOBDIR stays there for the
-  next run. What has only waited goes back to any scheduler, as it would have stayed there without us. What
-  was held goes back to a scheduler that outlives the process; with any other, its errback is called.
+- During the crawl, if there is no room to hold them: back to the scheduler, unless it
+  is Scrapy's (:meth:`HandingBack.hand_back`).
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): what is on disk under
+  JOBDIR stays there for the next run. What has only waited goes back to any scheduler,
+  as it would have stayed there without us. What was held goes back to a scheduler that
+  outlives the process; with any other, its errback is called.
 
-The scheduler gets requests by its documented ``enqueue_request()``. So they pass neither the dupe filter,
-which has seen them, nor the signal ``request_scheduled``, which was sent. Their meta (:data:`HANDED_BACK`)
-says what they were like before, for the process that gets them next.
+The scheduler gets requests by its documented ``enqueue_request()``. So they pass
+neither the dupe filter, which has seen them, nor the signal ``request_scheduled``,
+which was sent. Their meta (:data:`HANDED_BACK`) says what they were like before, for
+the process that gets them next.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ HANDED_BACK = "_rep_held"
 _ERRBACKS_AT_A_TIME = 20
 """Errbacks called before the event loop gets a turn: one takes 1 to 5 ms."""
 _MOST_SECONDS = 1e9
-"""Seconds that a request can have waited: 30 years. Anybody may have written more into its meta."""
+"""Seconds that a request can have waited: 30 years. Anybody may have written more into
+its meta."""
 _LAST_PRIORITY = -(1 << 20)
 """The priority of a request that is handed back for want of room: after all others."""
 
@@ -48,10 +51,11 @@ class Past(NamedTuple):
     """What is known of a request from before the scheduler returned it."""
 
     waited: float | None = None
-    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't say."""
+    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't
+    say."""
     came_last: bool = False
-    """It had been put behind all others, for want of room. If it comes again, the scheduler has nothing
-    else."""
+    """It had been put behind all others, for want of room. If it comes again, the
+    scheduler has nothing else."""
 
 
 NO_PAST = Past()
@@ -67,13 +71,14 @@ class HandingBack:
         self._count = context.stats.inc_value
         self._held = held
         self.waiting = 0
-        """How many of those that were handed back for want of room the scheduler still has. Not exact: another
-        process may share the scheduler."""
+        """How many of those that were handed back for want of room the scheduler still
+        has. Not exact: another process may share the scheduler."""
 
     def hand_back(self, request: Request, waited: float | None) -> bool:
-        """Hand back *request*, for which there is no room, behind all others. Return whether the scheduler
-        took it. Scrapy's own isn't asked: it would return the request at once. *waited*: the seconds for
-        which the request has waited here; None: not at all."""
+        """Hand back *request*, for which there is no room, behind all others. Return
+        whether the scheduler took it. Scrapy's own isn't asked: it would return the
+        request at once. *waited*: the seconds for which the request has waited here;
+        None: not at all."""
         if self._held.disk is not None:
             return False
         if not self._engine.scheduler_is_foreign:
@@ -91,8 +96,8 @@ class HandingBack:
     def _give_to_scheduler(
         self, request: Request, waited: float, priority: int
     ) -> bool:
-        """Give *request*, which has *waited* so many seconds, to the scheduler, with *priority* until it
-        comes again. Return whether that worked."""
+        """Give *request*, which has *waited* so many seconds, to the scheduler, with
+        *priority* until it comes again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
@@ -113,7 +118,8 @@ class HandingBack:
         return False
 
     def _enqueue(self, request: Request) -> object:
-        """Give *request* to the scheduler. Return why that didn't work; None if it did."""
+        """Give *request* to the scheduler. Return why that didn't work; None if it
+        did."""
         try:
             result = self._engine.scheduler.enqueue_request(request)
         except Exception as error:  # noqa: BLE001 (its server may be gone, its disk full)
@@ -123,7 +129,8 @@ class HandingBack:
         return None
 
     def restore(self, request: Request) -> Past:
-        """Make *request*, which the scheduler has returned, what it was before it was handed back."""
+        """Make *request*, which the scheduler has returned, what it was before it was
+        handed back."""
         came_last = request.priority <= _LAST_PRIORITY
         if came_last:
             self.waiting = max(0, self.waiting - 1)
@@ -131,8 +138,8 @@ class HandingBack:
         return Past(waited, came_last)
 
     def _unmark(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return for how many seconds it had waited here and in the
-        scheduler; None if its mark doesn't say."""
+        """Make *request* what it was before. Return for how many seconds it had waited
+        here and in the scheduler; None if its mark doesn't say."""
         mark = request.meta.pop(HANDED_BACK)
         try:
             request.dont_filter = bool(mark["dont_filter"])
@@ -142,7 +149,8 @@ class HandingBack:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         waited_here = min(max(0.0, waited_here), _MOST_SECONDS)
-        # Time without a crawl doesn't count. Of its time in the scheduler, we know that this crawl ran.
+        # Time without a crawl doesn't count. Of its time in the scheduler, we know that
+        # this crawl ran.
         waited_in_all = time.time() - since
         in_scheduler = max(0.0, waited_in_all - waited_here)
         ran = self._held.now()
@@ -151,9 +159,9 @@ class HandingBack:
     # The crawl's end
 
     async def empty(self, *about_to_leave: deque[Request] | set[Request]) -> None:
-        """Leave nothing that would end with the process: write it to disk, hand it back, or call its
-        errback. This goes for all queues (origins/queue.py), and for requests *about_to_leave*, which stand
-        in none."""
+        """Leave nothing that would end with the process: write it to disk, hand it
+        back, or call its errback. This goes for all queues (origins/queue.py), and for
+        requests *about_to_leave*, which stand in none."""
         outputs = _ErrbackOutputs()
         for collection in about_to_leave:
             requests = list(collection)
@@ -169,8 +177,8 @@ class HandingBack:
         await outputs.handle()
 
     def _end_unqueued(self, request: Request) -> Deferred[None]:
-        """End the wait of *request*, which was about to leave, and stands in no queue. Return a Deferred for
-        the output of its errback."""
+        """End the wait of *request*, which was about to leave, and stands in no queue.
+        Return a Deferred for the output of its errback."""
         if self._engine.following.is_kept(request):
             return succeed(None)
         if self._give_to_scheduler(request, 0.0, request.priority):
@@ -186,8 +194,8 @@ class HandingBack:
         return self._engine.fail(request, error)
 
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
-        """End the wait of *held*, which has been taken from *queue*. Return a Deferred for the output of its
-        errback."""
+        """End the wait of *held*, which has been taken from *queue*. Return a Deferred
+        for the output of its errback."""
         request = held.request
         if self._engine.following.is_kept(request):
             return succeed(None)
@@ -231,15 +239,16 @@ class _ErrbackOutputs:
         self._outputs: list[Deferred[None]] = []
 
     async def add(self, output: Deferred[None]) -> None:
-        """Add *output*. Once there are some, wait until all are handled, and let the event loop have a
-        turn."""
+        """Add *output*. Once there are some, wait until all are handled, and let the
+        event loop have a turn."""
         self._outputs.append(output)
         if len(self._outputs) >= _ERRBACKS_AT_A_TIME:
             await self.handle()
             await pause()
 
     async def handle(self) -> None:
-        """Wait until all outputs are handled: before the engine closes, since errbacks may use it."""
+        """Wait until all outputs are handled: before the engine closes, since errbacks
+        may use it."""
         outputs = self._outputs
         self._outputs = []
         await maybe_deferred_to_future(DeferredList(outputs))

@@ -1,10 +1,11 @@
-"""The requests at the gate: how many there may be, where they are kept (:class:`HeldRequests`), and how
-they leave (:class:`Releases`).
+"""The requests at the gate: how many there may be, where they are kept
+(:class:`HeldRequests`), and how they leave (:class:`Releases`).
 
-Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``. Those that *wait*
-for a first answer are in memory. Those that are *held* are in memory too or, with a JOBDIR, on disk
-(disk.py); then ``Held.counts`` is true. Once there is an answer, or they are given up, they *leave*: urgent
-ones first, origins in turns. A ``Drop`` (origins/policy.py) says why a request fails.
+Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``.
+Those that *wait* for a first answer are in memory. Those that are *held* are in memory
+too or, with a JOBDIR, on disk (disk.py); then ``Held.counts`` is true. Once there is an
+answer, or they are given up, they *leave*: urgent ones first, origins in turns. A
+``Drop`` (origins/policy.py) says why a request fails.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
-"""Seconds for which an answer releases requests at least, even if it says that it may not be kept so long:
-otherwise robots.txt would be fetched anew for each of them."""
+"""Seconds for which an answer releases requests at least, even if it says that it may
+not be kept so long: otherwise robots.txt would be fetched anew for each of them."""
 _SHARE = 10
-"""An origin may hold so many times the room that is left, so there is always room for another one
-("dynamic thresholds", as in network switches)."""
+"""An origin may hold so many times the room that is left, so there is always room for
+another one ("dynamic thresholds", as in network switches)."""
 _WAITING_PER_SLOT = 8
-"""Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for each of the fetches
-that run at a time (four for each, see origins/flights.py), and as many again, which are next."""
+"""Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for
+each of the fetches that run at a time (four for each, see origins/flights.py), and as
+many again, which are next."""
 
 Verdict: TypeAlias = "Drop | Exception"
 """Why a request fails in the middleware; or what the middleware raises for it."""
@@ -60,7 +62,8 @@ class HeldRequests:
         self.now = context.running
         """A clock: seconds for which the crawl has run."""
         self.disk: DiskHold | None = None
-        """The file of held requests; None without a JOBDIR, and while the file can't be opened."""
+        """The file of held requests; None without a JOBDIR, and while the file can't be
+        opened."""
         self._most_held = context.settings.hold_max_requests
         self._most_waiting = _WAITING_PER_SLOT * concurrency_of(context.crawler)
         self._last_number = 0
@@ -73,12 +76,12 @@ class HeldRequests:
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
-        """Return how many more requests the origin of *queue* may hold: other origins need some room. None:
-        an origin without a queue."""
+        """Return how many more requests the origin of *queue* may hold: other origins
+        need some room. None: an origin without a queue."""
         room = self._room_for_all()
         count = queue.count if queue is not None else 0
-        # The origin may take n more as long as count + n <= _SHARE * (room - n): then there is always
-        # room left for another one.
+        # The origin may take n more as long as count + n <= _SHARE * (room - n): then
+        # there is always room left for another one.
         most = (_SHARE * room - count) / (_SHARE + 1)
         for_this_origin = max(0, ceil(most))
         return min(room, for_this_origin)
@@ -89,8 +92,9 @@ class HeldRequests:
 
     @property
     def may_wait(self) -> bool:
-        """Whether another request may come to wait for a first answer. Those whose origin answers late
-        aren't counted (``Lateness`` in origins/queue.py), but may not be many more than can be held."""
+        """Whether another request may come to wait for a first answer. Those whose
+        origin answers late aren't counted (``Lateness`` in origins/queue.py), but may
+        not be many more than can be held."""
         if self.tally.counted >= self._most_waiting:
             return False
         return self.tally.waiting < self._room_for_all() + self._most_waiting
@@ -105,8 +109,8 @@ class HeldRequests:
     def add_waiting(
         self, origin: Origin, request: Request, waited: float | None
     ) -> Queue:
-        """Let *request*, which has waited for some seconds before (None: not at all), wait for an answer of
-        *origin*. Return the origin's queue."""
+        """Let *request*, which has waited for some seconds before (None: not at all),
+        wait for an answer of *origin*. Return the origin's queue."""
         queue = self._flights.queue_of(origin)
         held = self.new_held(queue, request, waited)
         queue.arrive(held)
@@ -124,8 +128,8 @@ class HeldRequests:
         )
 
     def hold_waiting(self, queue: Queue, *, everything: bool = False) -> list[Held]:
-        """Hold, count and announce as many of those that wait in *queue* as there is room for; all of them
-        with *everything*. Return these."""
+        """Hold, count and announce as many of those that wait in *queue* as there is
+        room for; all of them with *everything*. Return these."""
 
         def keep(held: Held) -> Held:
             return self._to_keep(queue, held)
@@ -154,7 +158,8 @@ class HeldRequests:
         return self.disk.journal.together()
 
     def _to_keep(self, queue: Queue, held: Held) -> Held:
-        """Write *held* to disk, if there is a file. Return what stays in memory: then not its request."""
+        """Write *held* to disk, if there is a file. Return what stays in memory: then
+        not its request."""
         kept = held._replace(counts=True)
         if self.disk is not None:
             kept = self.disk.hold(str(queue.origin), kept)
@@ -170,9 +175,10 @@ class HeldRequests:
     # They leave
 
     def first_leaving(self, queue: Queue) -> Held | None:
-        """Return the one in *queue* that is next to leave, with its request; None if there is none, or if
-        the request can't be read from disk. Only one is read at a time, since 100,000 that can't be read
-        would take seconds: the engine asks for the one after it."""
+        """Return the one in *queue* that is next to leave, with its request; None if
+        there is none, or if the request can't be read from disk. Only one is read at a
+        time, since 100,000 that can't be read would take seconds: the engine asks for
+        the one after it."""
         held = queue.first_leaving()
         if held is None or held.request is not None or self.disk is None:
             return held
@@ -186,7 +192,8 @@ class HeldRequests:
         return read
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held*, of *queue*, has waited; if it was released, until then."""
+        """Return for how many seconds *held*, of *queue*, has waited; if it was
+        released, until then."""
         until = queue.clock(self.now())
         if queue.has_leaving and not queue.fails:
             until = queue.released_at
@@ -204,7 +211,8 @@ class HeldRequests:
         queue.recall(self.now())
 
     def _begin_anew(self, queue: Queue) -> None:
-        """Note on disk that the time of those in *queue* begins anew, if they have to wait again."""
+        """Note on disk that the time of those in *queue* begins anew, if they have to
+        wait again."""
         if self.disk is not None and queue.count:
             now = queue.clock(self.now())
             self.disk.release(str(queue.origin), now)
@@ -230,8 +238,9 @@ class HeldRequests:
         self.count_held()
 
     def take_unsaved(self, queue: Queue) -> Iterator[Held]:
-        """Remove the requests from *queue* that would end with the process, since no file has them. Yield
-        them. With a JOBDIR, requests that only waited are written to disk first."""
+        """Remove the requests from *queue* that would end with the process, since no
+        file has them. Yield them. With a JOBDIR, requests that only waited are written
+        to disk first."""
         self.recall(queue)
         if self.disk is not None:
             self.hold_waiting(queue, everything=True)
@@ -258,7 +267,8 @@ class HeldRequests:
     def peek(self, held: Held) -> Request | None:
         """Return the request of *held*; None if it can't be read now."""
         if held.request is None and self.disk is not None:
-            # What goes wrong here is not logged: disk.read() will, when the request leaves.
+            # What goes wrong here is not logged: disk.read() will, when the request
+            # leaves.
             with suppress(Exception):
                 return self.disk.load(held)
         return held.request
@@ -266,8 +276,9 @@ class HeldRequests:
     def give_up(
         self, held: Held, origin: Origin, waited: float, why: Drop
     ) -> RobotsUnreachable:
-        """Return the error with which *held*, which has *waited* so many seconds for *origin*, is to fail.
-        Count and announce that it is given up, if it was held and had not only waited."""
+        """Return the error with which *held*, which has *waited* so many seconds for
+        *origin*, is to fail. Count and announce that it is given up, if it was held and
+        had not only waited."""
         error = RobotsUnreachable(
             origin,
             why.reason,
@@ -289,9 +300,9 @@ class HeldRequests:
         return error
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[Queue]:
-        """Take over what an earlier run has held on *disk*, and use *disk* from now on. Yield the queue of
-        each origin of that run, whose requests leave before later ones. What this run has held so far stays
-        in memory."""
+        """Take over what an earlier run has held on *disk*, and use *disk* from now on.
+        Yield the queue of each origin of that run, whose requests leave before later
+        ones. What this run has held so far stays in memory."""
         self.disk = disk
         async for origin_text, requests in in_slices(disk.recovered.items()):
             try:
@@ -309,11 +320,12 @@ class HeldRequests:
 
 
 class Releases:
-    """Gives the engine the requests that may leave the gate. Origins take turns, the one with the most
-    urgent request first; a request leaves if its download slot has room.
+    """Gives the engine the requests that may leave the gate. Origins take turns, the
+    one with the most urgent request first; a request leaves if its download slot has
+    room.
 
-    A *turn* is a chance for one request of an origin to leave. In a *round*, each origin has a turn, until
-    a request leaves; then the next round begins.
+    A *turn* is a chance for one request of an origin to leave. In a *round*, each
+    origin has a turn, until a request leaves; then the next round begins.
     """
 
     def __init__(
@@ -323,9 +335,10 @@ class Releases:
         refetch_if_stale: Callable[[Queue, Request], bool],
         finished: Callable[[Queue], None],
     ) -> None:
-        """*refetch_if_stale* fetches robots.txt again if the answer is too old to release requests by,
-        and returns whether it was. *finished* is called when all of a queue that may leave have left. Both
-        are methods of ``Holding`` (holding.py)."""
+        """*refetch_if_stale* fetches robots.txt again if the answer is too old to
+        release requests by, and returns whether it was. *finished* is called when all
+        of a queue that may leave have left. Both are methods of ``Holding``
+        (holding.py)."""
         self._context = context
         self._engine = context.engine
         self._count = context.stats.inc_value
@@ -340,11 +353,14 @@ class Releases:
         """The number of the last turn given."""
         self._ended = False
         self.ready: deque[Request] = deque()
-        """Requests that leave next, whatever their download slot: they fail, or needn't wait any more."""
+        """Requests that leave next, whatever their download slot: they fail, or needn't
+        wait any more."""
         self.being_checked: set[Request] = set()
-        """Requests that can't leave before the gate's check of them is over (``Gate._begin_check``)."""
+        """Requests that can't leave before the gate's check of them is over
+        (``Gate._begin_check``)."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
-        """What was decided about requests that have left, or are about to: the middleware asks for it."""
+        """What was decided about requests that have left, or are about to: the
+        middleware asks for it."""
 
     @property
     def has_turns(self) -> bool:
@@ -356,7 +372,8 @@ class Releases:
         return any(self._has_room(turn.queue) for turn in self.turns)
 
     def _has_room(self, queue: Queue) -> bool:
-        """Whether the next of *queue* may leave now, as far as is known without reading it from disk."""
+        """Whether the next of *queue* may leave now, as far as is known without reading
+        it from disk."""
         held = queue.first_leaving()
         if held is None:
             return False
@@ -366,8 +383,9 @@ class Releases:
         return not slots.is_full(held.request, queue.on_their_way)
 
     def add(self, queue: Queue, why: Drop | None = None, before: float = inf) -> None:
-        """Let those in *queue* leave. If there is a reason *why*, they are given up; otherwise they are
-        released. *before*: only those that came until then, in seconds of the queue's clock."""
+        """Let those in *queue* leave. If there is a reason *why*, they are given up;
+        otherwise they are released. *before*: only those that came until then, in
+        seconds of the queue's clock."""
         if self._ended:
             return
         if why is None:
@@ -380,7 +398,8 @@ class Releases:
             self._engine.wake()
 
     def make_ready(self, request: Request, verdict: Verdict | None = None) -> None:
-        """Let *request* leave as soon as the engine asks. It fails if there is a *verdict*."""
+        """Let *request* leave as soon as the engine asks. It fails if there is a
+        *verdict*."""
         if verdict is not None:
             self.verdicts[request] = verdict
         self.ready.append(request)
@@ -393,8 +412,8 @@ class Releases:
         self._had_turn.clear()
 
     def next(self) -> Request | None:
-        """Return the next request to leave, for which a download slot is free; None if there is none
-        now."""
+        """Return the next request to leave, for which a download slot is free; None if
+        there is none now."""
         if self.ready:
             return self.ready.popleft()
         request = None
@@ -412,7 +431,8 @@ class Releases:
         return request
 
     def _end_round(self) -> None:
-        """Give those that had their turn another one, in the next round, if more of them may leave."""
+        """Give those that had their turn another one, in the next round, if more of
+        them may leave."""
         had_turn = self._had_turn
         self._had_turn = []
         for queue in had_turn:
@@ -452,7 +472,8 @@ class Releases:
         return request
 
     def _release(self, queue: Queue, held: Held) -> None:
-        """Let *held*, the next of *queue*, leave. Count and announce that, if it was held."""
+        """Let *held*, the next of *queue*, leave. Count and announce that, if it was
+        held."""
         waited = self._held.waited(queue, held)
         self._held.leave_first(queue, held)
         if held.counts:
@@ -467,7 +488,8 @@ class Releases:
             )
 
     def _give_turn(self, queue: Queue) -> None:
-        """Give *queue* a turn: after those with more urgent requests, and after earlier ones."""
+        """Give *queue* a turn: after those with more urgent requests, and after earlier
+        ones."""
         queue.has_turn = True
         self._last_turn += 1
         urgency = 0
@@ -478,8 +500,8 @@ class Releases:
         heappush(self.turns, turn)
 
     def _give_up(self, queue: Queue, held: Held) -> None:
-        """Make *held*, which has left *queue*, fail in the middleware, also if its origin is forgotten before
-        it gets there."""
+        """Make *held*, which has left *queue*, fail in the middleware, also if its
+        origin is forgotten before it gets there."""
         waited = self._held.waited(queue, held)
         error = self._held.give_up(held, queue.origin, waited, queue.why)
         if held.counts:
@@ -489,8 +511,9 @@ class Releases:
             self.verdicts[held.request] = queue.why
 
     def pop_verdict(self, request: Request) -> Drop | None:
-        """Return why *request*, which the middleware has now, was dropped at the gate; None if it wasn't.
-        Raise the error with which it was given up, or what the gate's check of it raised."""
+        """Return why *request*, which the middleware has now, was dropped at the gate;
+        None if it wasn't. Raise the error with which it was given up, or what the
+        gate's check of it raised."""
         if not self.verdicts:  # as nearly always
             return None
         verdict = self.verdicts.pop(request, None)

@@ -1,23 +1,26 @@
-"""Makes requests wait for their origin's answer, and holds them while there is none, also when the
-spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md).
+"""Makes requests wait for their origin's answer, and holds them while there is none,
+also when the spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md).
 
 The life of a held request:
 
-1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its robots.txt
-   (:meth:`Holding.keep`).
-2. After half a second (``hold_grace`` in settings.py), or a failure, it counts as held: in memory
-   (hold.py) or, with a JOBDIR, on disk (disk.py).
-3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds. ``steps`` in origins/queue.py says what has to be done
-   for its origin, and when; :meth:`Holding.act` does it. Only whether a last attempt is made is decided
-   here (:meth:`Holding._ask_or_give_up`).
-4. An answer (:meth:`Holding.answered`), or the end of its time, lets it leave the gate, once
-   (``Releases`` in hold.py). In the middleware the rules decide, or the request fails.
-5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or if it isn't in
-   the file, handing_back.py hands it to a scheduler that outlives the crawl, or calls its errback.
+1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its
+   robots.txt (:meth:`Holding.keep`).
+2. After half a second (``hold_grace`` in settings.py), or a failure, it counts as held:
+   in memory (hold.py) or, with a JOBDIR, on disk (disk.py).
+3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds. ``steps`` in origins/queue.py says
+   what has to be done for its origin, and when; :meth:`Holding.act` does it. Only
+   whether a last attempt is made is decided here (:meth:`Holding._ask_or_give_up`).
+4. An answer (:meth:`Holding.answered`), or the end of its time, lets it leave the gate,
+   once (``Releases`` in hold.py). In the middleware the rules decide, or the request
+   fails.
+5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or
+   if it isn't in the file, handing_back.py hands it to a scheduler that outlives the
+   crawl, or calls its errback.
 
-A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time, as a ``Held``. If it is to
-fail, a ``Drop`` (origins/policy.py) says why. ``Flights.to`` (origins/flights.py) has a robots.txt fetched;
-``Flights.settle`` sets the origin's alarm anew, after whatever has changed its queue.
+A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time, as
+a ``Held``. If it is to fail, a ``Drop`` (origins/policy.py) says why. ``Flights.to``
+(origins/flights.py) has a robots.txt fetched; ``Flights.settle`` sets the origin's
+alarm anew, after whatever has changed its queue.
 """
 
 from __future__ import annotations
@@ -54,15 +57,16 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# The most requests held of a scheduler that isn't Scrapy's, without a JOBDIR. Such a scheduler may be
-# shared with other processes, which can crawl the others meanwhile.
+# The most requests held of a scheduler that isn't Scrapy's, without a JOBDIR. Such a
+# scheduler may be shared with other processes, which can crawl the others meanwhile.
 _MOST_SHARED = 1000
-# How many of an origin's URLs at the gate are compared when its robots.txt changes: a sample is enough to
-# say in the log whether the change matters.
+# How many of an origin's URLs at the gate are compared when its robots.txt changes: a
+# sample is enough to say in the log whether the change matters.
 _SAMPLE = 20
 # Seconds between log lines about what is held: one a minute doesn't drown others.
 _TELL_SECONDS = 60.0
-# Seconds by which the next such line is late in an idle crawl, which has one of its own every minute.
+# Seconds by which the next such line is late in an idle crawl, which has one of its own
+# every minute.
 _IDLE_SECONDS = 10.0
 # What happens to origins, and what Limiter (engine/log.py) says of the number of these.
 _EVENTS = {
@@ -106,7 +110,8 @@ class Holding(WaitingRoom):
         """Rings when what is held is to be logged."""
         self._upkeep = PeriodicTask(self._maintain_disk)
         self._disk: DiskHold | None = None
-        """The file under JOBDIR; None without a JOBDIR. While it is open, it is ``held.disk`` too."""
+        """The file under JOBDIR; None without a JOBDIR. While it is open, it is
+        ``held.disk`` too."""
         self.closing = False
         """The spider closes: nothing leaves the gate any more."""
         origins.flights.serve(self)
@@ -136,7 +141,8 @@ class Holding(WaitingRoom):
         return list(urls)
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin, see ``held_fields`` in reporting/record.py."""
+        """Return what is held of each origin, see ``held_fields`` in
+        reporting/record.py."""
         rows = []
         for origin, queue in self.held.queues.items():
             if not queue.count:
@@ -166,9 +172,10 @@ class Holding(WaitingRoom):
     ) -> None:
         """Keep *request* until *origin* answers.
 
-        :param state: what is known of *origin*: that it is unreachable; None: its robots.txt has to be
-            fetched first
-        :param waited: the seconds for which *request* has waited here before; None: not at all
+        :param state: what is known of *origin*: that it is unreachable; None: its
+            robots.txt has to be fetched first
+        :param waited: the seconds for which *request* has waited here before; None: not
+            at all
         """
         queue = self.held.add_waiting(origin, request, waited)
         if state is None:
@@ -177,8 +184,9 @@ class Holding(WaitingRoom):
             self._count(stat)
             self._wait_for_answer(queue, request)
             return
-        # The answer may have come just now, while listeners are still being told. Then other requests
-        # wait for it. They are older than this one, so they are held first, and may take the last room.
+        # The answer may have come just now, while listeners are still being told. Then
+        # other requests wait for it. They are older than this one, so they are held
+        # first, and may take the last room.
         queue.is_answered = True
         self._hold_waiting(queue, state)
         seconds_left = self._max_wait - (waited or 0.0)
@@ -187,8 +195,8 @@ class Holding(WaitingRoom):
         self._flights.settle(queue)
 
     def _wait_for_answer(self, queue: Queue, request: Request) -> None:
-        """Let those in *queue* wait for the next answer: fetch robots.txt if no fetch is under way.
-        *request* is one of those that wait."""
+        """Let those in *queue* wait for the next answer: fetch robots.txt if no fetch
+        is under way. *request* is one of those that wait."""
         if not queue.has_leaving:
             queue.is_answered = False
         if queue.fetch is None:
@@ -199,11 +207,12 @@ class Holding(WaitingRoom):
     def stay_behind(
         self, origin: Origin, request: Request, waited: float | None
     ) -> bool:
-        """Let *request*, which may be fetched, stand behind other requests to *origin* that are about to
-        leave, if there are any: one of these leaves in its place. Return whether it stays.
+        """Let *request*, which may be fetched, stand behind other requests to *origin*
+        that are about to leave, if there are any: one of these leaves in its place.
+        Return whether it stays.
 
-        If some of those were held, it overtakes them instead, and may leave at once. *waited*: see
-        :meth:`keep`."""
+        If some of those were held, it overtakes them instead, and may leave at once.
+        *waited*: see :meth:`keep`."""
         queue = self.held.queues.get(origin)
         if queue is None or not queue.has_leaving or queue.fails:
             return False
@@ -234,8 +243,8 @@ class Holding(WaitingRoom):
                 self._ask_or_give_up(queue)
 
     def _hold_late(self, queue: Queue) -> None:
-        """Hold those in *queue* that have waited for a first answer for too long. Let them leave if this
-        is a dry run."""
+        """Hold those in *queue* that have waited for a first answer for too long. Let
+        them leave if this is a dry run."""
         if self._settings.dry_run:
             self.releases.add(queue)
             return
@@ -253,13 +262,14 @@ class Holding(WaitingRoom):
     # Answers
 
     def answered(self, queue: Queue, state: OriginState) -> None:
-        """Let those in *queue* leave that waited for this answer, or hold them until the next attempt.
-        *state* is what is known of the origin now."""
+        """Let those in *queue* leave that waited for this answer, or hold them until
+        the next attempt. *state* is what is known of the origin now."""
         if not queue.has_requests:
             self._engine.wake()  # listeners have been told: the crawl may be over
             return
         queue.is_answered = True
-        # The requests leave by what is known now, so the origin isn't forgotten before all have left.
+        # The requests leave by what is known now, so the origin isn't forgotten before
+        # all have left.
         self._table.pin(state.origin)
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(queue)
@@ -276,14 +286,15 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # the middleware drops them, or lets them pass
 
     def _count_unanswered(self, queue: Queue) -> None:
-        """Count those in *queue* that were held for want of a first answer, and now are since it was a
-        failure."""
+        """Count those in *queue* that were held for want of a first answer, and now are
+        since it was a failure."""
         if queue.unanswered:
             self._count("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
 
     def _hold_until_next_attempt(self, queue: Queue, state: OriginState) -> None:
-        """Hold those in *queue* whose time isn't over before the next attempt; give up the others."""
+        """Hold those in *queue* whose time isn't over before the next attempt; give up
+        the others."""
         self._hold_waiting(queue, state)
         if queue.count:
             self._give_up(queue)
@@ -292,7 +303,8 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # none is left: its turn ends with finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Give up those in *queue*: after a misconfiguration or a bug, retrying can't help."""
+        """Give up those in *queue*: after a misconfiguration or a bug, retrying can't
+        help."""
         if queue.has_requests:
             queue.is_answered = True
             self.releases.add(queue, Drop.after(error))
@@ -306,8 +318,9 @@ class Holding(WaitingRoom):
         self._drop_waiting(queue, Drop.of(state))
 
     def _drop_waiting(self, queue: Queue, drop: Drop) -> None:
-        """Get rid of those that still wait in *queue*, since there is no room to hold them: hand them back
-        to the scheduler or, if that doesn't take them, let them fail for the reason in *drop*."""
+        """Get rid of those that still wait in *queue*, since there is no room to hold
+        them: hand them back to the scheduler or, if that doesn't take them, let them
+        fail for the reason in *drop*."""
         now = queue.clock(self.held.now())
         drop_for_room = drop._replace(for_room=True)
         for held in queue.dismiss_waiting():
@@ -318,8 +331,9 @@ class Holding(WaitingRoom):
             self.releases.make_ready(held.request, drop_for_room)
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
-        """Fetch robots.txt again if the answer that releases those in *queue* is too old by now, and keep
-        them. Return whether it was too old. *request* is the next that would leave."""
+        """Fetch robots.txt again if the answer that releases those in *queue* is too
+        old by now, and keep them. Return whether it was too old. *request* is the next
+        that would leave."""
         if self._settings.dry_run:
             return False
         if self._cache.get(queue.origin) is not None:
@@ -329,8 +343,8 @@ class Holding(WaitingRoom):
         return True
 
     def finished(self, queue: Queue) -> None:
-        """Note that all in *queue* that may leave have left. Forget what happened to them, unless others
-        stay."""
+        """Note that all in *queue* that may leave have left. Forget what happened to
+        them, unless others stay."""
         if queue.has_requests:
             self._flights.settle(queue)
             return
@@ -347,8 +361,8 @@ class Holding(WaitingRoom):
     # Attempts, and the end of a request's time
 
     def _ask_again(self, queue: Queue) -> None:
-        """Fetch robots.txt again: for a request in *queue*, through its proxy if it has one. After a failure
-        of a proxy, another request's turn comes."""
+        """Fetch robots.txt again: for a request in *queue*, through its proxy if it has
+        one. After a failure of a proxy, another request's turn comes."""
         state = self._table.get(queue.origin)
         proxy_failures = 0
         if state is not None:
@@ -361,8 +375,8 @@ class Holding(WaitingRoom):
         self._flights.to(queue.origin, request, again=True)
 
     def _ask_or_give_up(self, queue: Queue) -> None:
-        """Make a last attempt for the requests in *queue* whose time is over, if the attempt before was long
-        ago. Give them up if not, or if a fetch is under way."""
+        """Make a last attempt for the requests in *queue* whose time is over, if the
+        attempt before was long ago. Give them up if not, or if a fetch is under way."""
         now = queue.clock(self.held.now())
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
@@ -375,8 +389,8 @@ class Holding(WaitingRoom):
             self._give_up(queue)
 
     def _seconds_until_last_attempt(self, queue: Queue) -> float:
-        """Return how many seconds must pass until an extra attempt (one made only because a request's
-        time is over) is allowed; 0 if it is allowed now."""
+        """Return how many seconds must pass until an extra attempt (one made only
+        because a request's time is over) is allowed; 0 if it is allowed now."""
         state = self._table.get(queue.origin)
         if state is None or not state.unreachable:
             return 0.0
@@ -384,7 +398,8 @@ class Holding(WaitingRoom):
         return max(0.0, allowed_at - self._context.clock())
 
     def _give_up(self, queue: Queue) -> None:
-        """Give up those in *queue* whose time is over now, or will be before another attempt is allowed."""
+        """Give up those in *queue* whose time is over now, or will be before another
+        attempt is allowed."""
         now = queue.clock(self.held.now())
         oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
@@ -398,11 +413,13 @@ class Holding(WaitingRoom):
         self.releases.add(queue, drop, came_before)
 
     def _last_failure(self, queue: Queue) -> Drop:
-        """Return why there is no robots.txt so far for those in *queue*, and after how many attempts."""
+        """Return why there is no robots.txt so far for those in *queue*, and after how
+        many attempts."""
         return Drop.of(self._table.get(queue.origin))
 
     def _why_given_up(self, seconds: float) -> str:
-        """Return why requests are given up, the oldest of which has waited for some *seconds*."""
+        """Return why requests are given up, the oldest of which has waited for some
+        *seconds*."""
         if seconds < self._max_wait / 2:  # the site has sent a long Retry-After
             end = f"before REP_HOLD_MAX_WAIT ({self._max_wait:g} s) ends"
             return f"no further attempt at robots.txt is due {end}"
@@ -416,7 +433,8 @@ class Holding(WaitingRoom):
         self.tell()
 
     def tell(self, *, idle: bool = False) -> None:
-        """Log what is held, every minute, and at once if the crawl has become *idle*."""
+        """Log what is held, every minute, and at once if the crawl has become
+        *idle*."""
         now = time.monotonic()
         queues = []
         for queue in self.held.queues.values():
@@ -435,8 +453,8 @@ class Holding(WaitingRoom):
         self.log.state(queues, seconds_to_attempt, seconds_to_end, idle=idle)
 
     def _next_moments(self, queues: list[Queue]) -> tuple[float, float]:
-        """Return the seconds until the next attempt at a robots.txt, and until the first requests are
-        given up."""
+        """Return the seconds until the next attempt at a robots.txt, and until the
+        first requests are given up."""
         now = self.held.now()
         attempts = []
         ends = []
@@ -447,7 +465,8 @@ class Holding(WaitingRoom):
                 attempts.append(due[Step.ASK] - now)
             if Step.TIME_IS_OVER in due:
                 ends.append(due[Step.TIME_IS_OVER] - now)
-        # Without such a step, all origins are being asked, or all requests are about to leave.
+        # Without such a step, all origins are being asked, or all requests are about to
+        # leave.
         first_end = max(0.0, min(ends, default=0.0))
         # Before requests are given up, a last attempt is made.
         attempts.append(first_end)
@@ -462,8 +481,8 @@ class Holding(WaitingRoom):
         directory = job_dir(self._context.crawler.settings)
         if directory:
             self._disk = DiskHold(directory, spider, engine.following)
-        # After DiskHold, which follows requests, and before the gate and EarlyDrops (early.py) replace
-        # methods of the scheduler.
+        # After DiskHold, which follows requests, and before the gate and EarlyDrops
+        # (early.py) replace methods of the scheduler.
         engine.following.begin()
         if directory:
             return self._upkeep.begin()
@@ -473,7 +492,8 @@ class Holding(WaitingRoom):
         return None
 
     async def _maintain_disk(self) -> None:
-        """Maintain the file of held requests, every second. Open it if that hasn't worked so far."""
+        """Maintain the file of held requests, every second. Open it if that hasn't
+        worked so far."""
         if self._disk is None:
             return
         if self.held.disk is None:
@@ -482,7 +502,8 @@ class Holding(WaitingRoom):
             return
         ran = None
         if self.held.has_requests or self.closing:
-            # The next run counts this time against REP_HOLD_MAX_WAIT, also if this one is killed.
+            # The next run counts this time against REP_HOLD_MAX_WAIT, also if this one
+            # is killed.
             ran = self.held.now()
         await self._disk.upkeep(ran)
 
@@ -497,12 +518,14 @@ class Holding(WaitingRoom):
             self._flights.settle(queue)
 
     def _spider_idle(self) -> None:
-        """Keep the spider open while requests are held, or listeners are being told of an answer."""
+        """Keep the spider open while requests are held, or listeners are being told of
+        an answer."""
         if self.is_holding or self._flights.is_telling:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
-        """Let nothing in flight or held delay the end, and lose nothing that is held."""
+        """Let nothing in flight or held delay the end, and lose nothing that is
+        held."""
         self.closing = True
         self._reports.stop()
         self.releases.end()
@@ -528,8 +551,8 @@ class HoldLog:
         self._told_full = False
 
     def held(self, queue: Queue, why: str) -> None:
-        """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or "unreachable". Each
-        is logged once; "slow" isn't after "unreachable"."""
+        """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or
+        "unreachable". Each is logged once; "slow" isn't after "unreachable"."""
         if queue.told not in (why, "unreachable"):
             queue.told = why
             message = (
@@ -542,8 +565,8 @@ class HoldLog:
             self._tell(why, queue, message)
 
     def end(self, queue: Queue, *, kept: bool) -> None:
-        """Log what became of the requests that were in *queue*. *kept*: those given up are on disk for the
-        next run."""
+        """Log what became of the requests that were in *queue*. *kept*: those given up
+        are on disk for the next run."""
         if queue.given_up:
             self._tell(
                 "given up",
@@ -563,7 +586,8 @@ class HoldLog:
             )
 
     def _tell(self, event: str, queue: Queue, message: str, **values: object) -> None:
-        """Log *message* about an *event* of ``_EVENTS``: for the first origins at INFO level."""
+        """Log *message* about an *event* of ``_EVENTS``: for the first origins at INFO
+        level."""
         values["origin"] = queue.origin
         values["seconds"] = queue.longest
         self._limiters[event].log(message, values, self._context.spider)
@@ -587,8 +611,9 @@ class HoldLog:
         *,
         idle: bool,
     ) -> None:
-        """Log how many requests are held in *queues*, and why; when the next attempt at a robots.txt is
-        made, and when the first requests are given up. *idle*: the crawl can only wait."""
+        """Log how many requests are held in *queues*, and why; when the next attempt at
+        a robots.txt is made, and when the first requests are given up. *idle*: the
+        crawl can only wait."""
         total = sum(queue.count for queue in queues)
         named = nlargest(_NAMED, queues, key=attrgetter("count"))
         unnamed_count = total
