@@ -264,9 +264,8 @@ class RepMiddleware:
             )
         await self._judge(request)
 
-    async def _judge(self, request: Request, *, waited: bool = False) -> None:
-        """Act on what is known of the request's origin. *waited*: it has waited for an
-        attempt."""
+    async def _judge(self, request: Request) -> None:
+        """Act on what is known of the request's origin."""
         if FOREIGN.match(request.url):
             return
         try:
@@ -278,24 +277,23 @@ class RepMiddleware:
             return
         if isinstance(state_or_origin, OriginState):
             state = state_or_origin
-            if not waited:
-                is_stale = isinstance(state.status, Stale)
-                self._count("rep/cache/stale" if is_stale else "rep/cache/hit")
-            await self._act(request, state, path, waited=waited)
+            is_stale = isinstance(state.status, Stale)
+            self._count("rep/cache/stale" if is_stale else "rep/cache/hit")
+            await self._act(request, state, path)
         elif path != ROBOTS_PATH:
             origin = state_or_origin
-            await self._act_without_answer(request, origin, path, waited=waited)
+            await self._act_without_answer(request, origin, path)
 
     async def _act_without_answer(
-        self, request: Request, origin: Origin, path: str, *, waited: bool
+        self, request: Request, origin: Origin, path: str
     ) -> None:
-        """Do with *request* what has to be done while a fetch of its robots.txt is due.
-        What counted at the gate still counts. *waited*: see :meth:`_judge`."""
+        """Do with *request* what has to be done while a fetch of its robots.txt is due:
+        what counted at the gate still counts; otherwise it waits."""
         state = self.origins.cache.look_up(origin)
         if state is not None and request in self._gate and not state.unreachable:
             # The request left the gate by an answer that has expired since.
             self._count("rep/cache/hit")
-            await self._act(request, state, path, waited=waited)
+            await self._act(request, state, path)
             return
         known_at_gate = self._gate.known_at_gate(request)
         if known_at_gate is not None:
@@ -304,18 +302,15 @@ class RepMiddleware:
             if state is None:
                 state, _ = known_at_gate
             self._count("rep/cache/hit")
-            await self._act(request, state, path, waited=waited)
+            await self._act(request, state, path)
             return
-        if not waited:
-            self._count("rep/cache/miss" if state is None else "rep/cache/refresh")
-        await self._wait(request, origin, path, waited=waited)
+        self._count("rep/cache/miss" if state is None else "rep/cache/refresh")
+        await self._wait(request, origin, path)
 
-    async def _wait(
-        self, request: Request, origin: Origin, path: str, *, waited: bool
-    ) -> None:
-        """Fetch the robots.txt of *origin*, and wait for it. Then do with *request*
-        what it says. *waited*: see :meth:`_judge`."""
-        flight = self.origins.flights.to(origin, request, again=waited)
+    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
+        """Have the robots.txt of *origin* fetched, and wait for it. Then do with
+        *request* what it says."""
+        flight = self.origins.flights.to(origin, request)
         seconds = None
         if self.decisions.dry_run:
             # Wait no longer than until the request would be held.
@@ -323,18 +318,19 @@ class RepMiddleware:
         with self.context.engine.extra_slot():  # meanwhile, pages need theirs
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
-            await self._act(request, answer, path, waited=waited)
+            await self._act(request, answer, path)
         elif answer is None:
             self.decisions.would_be_held(request, origin)
         else:
             self._drop(request, origin, answer)
 
     async def _act(
-        self, request: Request, state: OriginState, path: str, *, waited: bool
+        self, request: Request, state: OriginState, path: str, *, waited: bool = False
     ) -> None:
         """Do with *request* what has to be done by *state*, which is known of its
         origin: apply the rules or, if the origin is unreachable, do what ``Policy``
-        (origins/policy.py) says."""
+        (origins/policy.py) says. *waited*: it has waited for an attempt that failed,
+        and waits for no second one."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
