@@ -329,8 +329,8 @@ class RepMiddleware:
     ) -> None:
         """Do with *request* what has to be done by *state*, which is known of its
         origin: apply the rules or, if the origin is unreachable, do what ``Policy``
-        (origins/policy.py) says. *waited*: it has waited for an attempt that failed,
-        and waits for no second one."""
+        (origins/policy.py) says. *waited*: it has waited for an attempt, and won't wait
+        for a second one."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
