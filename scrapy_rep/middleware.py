@@ -267,7 +267,7 @@ class RepMiddleware:
     async def _judge(self, request: Request) -> None:
         """Act on what is known of the request's origin."""
         if FOREIGN.match(request.url):
-            return
+            return  # data:, s3: and the like have no robots.txt
         try:
             state_or_origin, path = self.origins.find(request)
         except ValueError as error:

@@ -396,6 +396,7 @@ class Gate:
             holding.keep(origin, state, request, past.waited)
             return True
         if holding.handing_back.hand_back(request, past.waited):
+            # If it stood behind all others there, the scheduler has no other kind.
             self._is_scheduler_exhausted = past.came_last
             return True
         holding.log.full(origin)
