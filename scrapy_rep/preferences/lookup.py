@@ -276,7 +276,7 @@ class UsageLookup:
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
-    if UsageLookup not in rep.parts:
-        rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins)
-    found: UsageLookup = rep.parts[UsageLookup]
-    return found
+    """Return the lookup of the crawl that *rep* belongs to. Make it at the first call; *rep* keeps it."""
+    if not isinstance(rep.usage_lookup, UsageLookup):
+        rep.usage_lookup = UsageLookup(rep.context, rep.origins)
+    return rep.usage_lookup

@@ -58,7 +58,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
     flights = middleware.origins.flights
     return [
         (middleware._gate, "next_request"),
-        (middleware._gate, "has_pending_requests"),
+        (middleware._gate, "look_for_pending_requests"),
         (flights._alarm, "_ring"),
         (flights, "_take_off"),
         (flights, "_came_down"),
