@@ -86,7 +86,14 @@ def _read(value: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
 class Agents:
     """Determines the product tokens that a request obeys rules for, most specific first."""
 
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        usual: tuple[str, ...] | None = None,
+    ) -> None:
+        """*usual*: the chain of requests that don't name an agent (``scrapy robots --agent``); None for
+        what the project says."""
         self.crawler = crawler
         self._warned = False
         self.usual = settings.user_agent
@@ -96,6 +103,8 @@ class Agents:
             self.usual = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
         self.fixed = self.usual is not None
         """Whether User-Agent headers don't count."""
+        if usual is not None:  # then USER_AGENT isn't read, nor warned of
+            self.usual = usual
         EACH.add(self)
 
     def check_spider(self) -> None:

@@ -32,12 +32,16 @@ def limits_of(settings: RepSettings) -> Limits:
 
 
 class Origins:
-    def __init__(self, context: CrawlContext) -> None:
-        """Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't exist."""
+    def __init__(
+        self, context: CrawlContext, usual_agent: tuple[str, ...] | None = None
+    ) -> None:
+        """*usual_agent*: the product tokens of requests that don't name any; None for those that the
+        project says. Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't
+        exist."""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
-        self.agents = Agents(context.crawler, settings)
+        self.agents = Agents(context.crawler, settings, usual_agent)
         self.fetcher = fetcher = Fetcher(context)
         self.targets = fetcher.targets
         self.storage = storage = open_storage(context.crawler, settings)
