@@ -30,7 +30,12 @@ from scrapy_rep.exceptions import (
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
+from scrapy_rep.origins.agents import (
+    AGENT_KEY,
+    FOREIGN_SCHEME,
+    SCHEME_LENGTH,
+    origin_of,
+)
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
 from scrapy_rep.origins.origins import Origins
@@ -58,7 +63,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # Meta keys that need a closer look.
-_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, ROW_KEY, SITEMAP})
 
 
 class RepMiddleware:
@@ -138,7 +143,7 @@ class RepMiddleware:
         fetched, and waiting won't help). With ``REP_DRY_RUN`` all pass."""
         # Fast path: every check here costs every request.
         url = request.url
-        slash = url.find("/", SCHEME)
+        slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
         state = self._by_prefix.get(prefix)
         if (
@@ -222,7 +227,7 @@ class RepMiddleware:
 
     async def _judge(self, request: Request, *, waited: bool = False) -> None:
         """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""
-        if FOREIGN.match(request.url):
+        if FOREIGN_SCHEME.match(request.url):
             return
         try:
             found, path = self.origins.find(request)
@@ -449,7 +454,7 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     ftp. Nothing is counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)
-    if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:
+    if rep is None or FOREIGN_SCHEME.match(url) or rep.decisions.dry_run:
         return True
     origins = rep.origins
     try:

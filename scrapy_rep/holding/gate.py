@@ -25,7 +25,7 @@ from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, SCHEME
+from scrapy_rep.origins.agents import FOREIGN_SCHEME, SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
@@ -257,7 +257,7 @@ class Gate:
         """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
-        state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
+        state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
         if (
             state is not None
             and state.rules is not None
@@ -277,7 +277,7 @@ class Gate:
 
     def _keep_or_let_out(self, request: Request, past: Past) -> bool:
         """Keep *request* if it has to wait. Return whether it is kept."""
-        if request.meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
+        if request.meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(request.url):
             return False
         try:
             known, path = self._origins.find(request)

@@ -242,7 +242,7 @@ class HeldRequests:
                 disk.skip(len(requests), error)
                 continue
             queue = self._flights.queue_of(origin)
-            queue.told = "unreachable"  # by that run
+            queue.logged_as = "unreachable"  # by that run
             self.table.pin(origin)
             queue.recover(requests)
             self.count_held()

@@ -435,8 +435,8 @@ class HoldLog:
 
     def held(self, queue: Queue, why: str) -> None:
         """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
-        if queue.told not in (why, "unreachable"):
-            queue.told = why
+        if queue.logged_as not in (why, "unreachable"):
+            queue.logged_as = why
             what = ": its robots.txt has not answered yet"
             if why == "unreachable":
                 what = " until its robots.txt can be fetched"
@@ -454,7 +454,7 @@ class HoldLog:
                 times=counted(queue.why.attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
-        if queue.released and queue.told:
+        if queue.released and queue.logged_as:
             message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
             self._tell(
                 "released", queue, message, requests=counted(queue.released, "request")

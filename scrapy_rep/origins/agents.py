@@ -24,14 +24,14 @@ from scrapy_rep.text import warning_of_digits
 
 logger = get_logger(__name__)
 
-USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
+USUAL_URL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
 """Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
 :func:`origin_of` and :func:`path_in`."""
 
-SCHEME = len("https://")
+SCHEME_LENGTH = len("https://")
 """Where to start looking for the slash that begins the path."""
 
-FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+FOREIGN_SCHEME = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """A scheme that the protocol doesn't cover: data:, file:, s3: and the like."""
 
 
@@ -50,7 +50,7 @@ def path_in(request: Request) -> str:
     return path_of(urlsplit(request.url).geturl())
 
 
-META_KEY = "rep_user_agent"
+AGENT_KEY = "rep_user_agent"
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 
 # Values whose tokens are remembered: some projects send a different header each time.
@@ -105,7 +105,7 @@ class Agents:
         """Whether User-Agent headers don't count."""
         if usual is not None:  # then USER_AGENT isn't read, nor warned of
             self.usual = usual
-        EACH.add(self)
+        OF_ALL_CRAWLS.add(self)
 
     def check_spider(self) -> None:
         """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
@@ -143,15 +143,15 @@ class Agents:
 
     def is_usual(self, request: Request) -> bool:
         """Whether *request* goes by :attr:`usual`. False if only a closer look can tell."""
-        if META_KEY in request.meta:
+        if AGENT_KEY in request.meta:
             return False
         return self.fixed or "User-Agent" not in (request.headers or ())
 
     def chain_of(self, request: Request) -> tuple[str, ...]:
         """Return the chain for *request*; empty if it has no token (then ``*`` applies)."""
-        value = request.meta.get(META_KEY)
+        value = request.meta.get(AGENT_KEY)
         if value is not None:
-            return self._lenient(value, f"a request's meta[{META_KEY!r}]")
+            return self._lenient(value, f"a request's meta[{AGENT_KEY!r}]")
         # Nearly all are empty, and the look-up costs more than the rest.
         if (
             not self.fixed
@@ -165,7 +165,7 @@ class Agents:
 
     def chain_sent(self, request: Request) -> tuple[str, ...]:
         """Return the chain of a sent request: its header may be Scrapy's or a browser's."""
-        if request.meta.get(META_KEY) is not None or self.fixed:
+        if request.meta.get(AGENT_KEY) is not None or self.fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
 
@@ -192,7 +192,7 @@ class Agents:
             )
 
 
-EACH: WeakSet[Agents] = WeakSet()
+OF_ALL_CRAWLS: WeakSet[Agents] = WeakSet()
 """Those of all crawls in this process."""
 
 

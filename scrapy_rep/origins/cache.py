@@ -75,7 +75,7 @@ _FETCH_SHARE = 0.9
 # The pause after a proxy's failure: the next proxy may work. It doubles up to this step.
 _PROXY_SECONDS, _PROXY_STEPS = 1.0, 3
 
-LARGE = 65_536
+LARGE_BYTES = 65_536
 """Bytes. A larger robots.txt would block the event loop, so it is parsed in a thread."""
 
 # A page's answer is remembered at most this often.
@@ -160,7 +160,7 @@ class RobotsCache:
         """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
         robots = state.robots
         unread = robots and not robots.is_read(agent, self._settings.obey_global_group)
-        return bool(unread) and len(state.entry.body) > LARGE
+        return bool(unread) and len(state.entry.body) > LARGE_BYTES
 
     async def read(
         self,
@@ -187,7 +187,7 @@ class RobotsCache:
                 robots = state.robots or robots
             if robots.is_read(agent, obey):
                 return  # for another request, meanwhile
-            if len(how[0]) > LARGE:
+            if len(how[0]) > LARGE_BYTES:
                 # Not shared with other requests until it is ready; what others asked for stays.
                 robots = copy(robots)
                 await run_in_thread(robots.preload, *how)

@@ -10,7 +10,7 @@ from scrapy import Request, signals
 from scrapy_rep.engine.access import META_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.inspection.pace import too_slow
-from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
+from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
@@ -142,7 +142,7 @@ class CrawlDelay(ResolutionListener):
     def _state_of(self, request: Request) -> OriginState | None:
         """Return what is known of the origin of *request*, if the protocol covers it."""
         url = request.url
-        state = self._table.by_prefix.get(url[: url.find("/", SCHEME) + 1])
+        state = self._table.by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
         if state is None:
             try:
                 state = self._table.get(origin_of(request))

@@ -179,7 +179,7 @@ class Hop:
         finally:
             self._allowance.in_all -= time.monotonic() - began
             self.slot.close()  # before a page takes it
-        return received(response, transfer)
+        return keep_what_counts(response, transfer)
 
 
 def _as_failure(failure: Failure) -> Failure:
@@ -226,7 +226,7 @@ def is_elsewhere(target: Origin, asked: Origin) -> bool:
     return not is_upgrade and (target.scheme, target.port) != (asked.scheme, asked.port)
 
 
-def received(response: Response, transfer: Transfer) -> Response:
+def keep_what_counts(response: Response, transfer: Transfer) -> Response:
     """Return no more of *response* than counts, and move the headers about its encoding to *transfer*:
     HttpCompressionMiddleware, which sees it next, would drop the status and the headers of a body that
     it can't decode."""

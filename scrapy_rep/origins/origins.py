@@ -5,7 +5,7 @@ from __future__ import annotations
 from scrapy import Request
 
 from scrapy_rep.engine.log import Isolation
-from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
+from scrapy_rep.origins.agents import USUAL_URL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
@@ -78,7 +78,7 @@ class Origins:
         if flight.outcome is Outcome.RULES:
             # While its body is in memory, so that listeners needn't.
             await self.cache.read(state, chain, answer.body if answer else b"")
-        usual = USUAL.match(request.url)
+        usual = USUAL_URL.match(request.url)
         fresh = isinstance(state.status, Fresh)
         is_plain = fresh and not state.status.setting
         is_plain = is_plain and self.crawl_delay.refusal(state, chain) is None
@@ -103,7 +103,7 @@ class Origins:
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is due; and the
         part of the URL that rules match. ``ValueError`` if the URL has no origin."""
-        usual = USUAL.match(request.url)
+        usual = USUAL_URL.match(request.url)
         if usual is None:
             origin = origin_of(request)
             return self.cache.get(origin) or origin, path_in(request)

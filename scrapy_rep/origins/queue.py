@@ -142,7 +142,7 @@ class Queue:
     given_up: int = 0
     longest: float = 0.0
     """Seconds for which one that left was held, in earlier runs too."""
-    told: str = ""
+    logged_as: str = ""
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     _oldest: float = math.inf
@@ -277,7 +277,7 @@ class Queue:
         self.is_answered = False
         self.extra_attempt = self.unanswered = self.released = self.given_up = 0
         self.longest = 0.0
-        self.told = ""
+        self.logged_as = ""
 
     # They come, move and leave
 

@@ -15,7 +15,7 @@ from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
 # Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
-_PARSED = 2000
+_MAX_PARSED = 2000
 
 # One in this many (or of their bytes) leave together: finding the least recently used takes a
 # while, and keeping them in order would cost every request.
@@ -96,7 +96,7 @@ class OriginTable:
         self._clock = clock
         self._max_origins = max_origins
         self._max_bytes = max_bytes
-        self._max_parsed = min(_PARSED, max_origins)
+        self._max_parsed = min(_MAX_PARSED, max_origins)
         self._parsed: dict[str, OriginState] = {}
         self._parsed_bytes = 0
         self._packed: MemoryStorage | None = None
