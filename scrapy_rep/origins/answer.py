@@ -92,7 +92,7 @@ class Answer:
     """What is strange about it, in words."""
     wall: str = ""
     """The bot wall's sign that it carries, one of ``WALL_SIGNS``; empty without one."""
-    by: str = ""
+    setting: str = ""
     """The setting that makes it what it is (REP.md section 13), in words."""
     ends_at: float = math.inf
     """Seconds since the epoch: from then on, the setting doesn't."""
@@ -105,7 +105,7 @@ class Answer:
             if not self.hops:  # messages name the origin anyway
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
-        detail = self.by or self.wall
+        detail = self.setting or self.wall
         return f"HTTP {self.status}, {detail}" if detail else f"HTTP {self.status}"
 
 

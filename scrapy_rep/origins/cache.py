@@ -220,7 +220,7 @@ class RobotsCache:
         try:
             answer = in_place_of(await self._fetch(flight), flight.before)
             if choices is not None and (by := choices.refusal(answer)):
-                answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
+                answer = replace(answer, outcome=Outcome.UNREACHABLE, setting=by)
             flight.answer, state = answer, self._learn(origin, answer)
             self._misconfigured.pop(origin, None)
         except BaseException as error:

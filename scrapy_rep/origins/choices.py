@@ -70,7 +70,7 @@ class Choices:
         """Return the setting that decides about *origin*, in words; empty if none does."""
         own_answer = self.own_answer(origin, now)
         if own_answer is not None:
-            return own_answer.by
+            return own_answer.setting
         if entry.unreachable_since is not None and self.ladder:
             return f"REP_UNREACHABLE_RULES is {LADDER!r}"
         if self.forbids_all(entry):
@@ -128,13 +128,13 @@ def _own_answer(host: str, override: Override) -> Answer:
         ends_at = override.until.timestamp()
         until = f" until {iso(ends_at)}"
     if path is None:
-        by = f"REP_OVERRIDES says to ignore it{until}"
-        return Answer(Outcome.MISSING, "", 0, by=by, ends_at=ends_at)
+        setting = f"REP_OVERRIDES says to ignore it{until}"
+        return Answer(Outcome.MISSING, "", 0, setting=setting, ends_at=ends_at)
     try:
         with Path(path).open("rb") as file:
             body = file.read(READ_BYTES)
-        by = f"REP_OVERRIDES names {path} instead{until}"
-        return Answer(Outcome.RULES, "", 0, body=body, by=by, ends_at=ends_at)
+        setting = f"REP_OVERRIDES names {path} instead{until}"
+        return Answer(Outcome.RULES, "", 0, body=body, setting=setting, ends_at=ends_at)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise SettingsError(

@@ -570,7 +570,7 @@ class ChoiceListener(ResolutionListener):
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
         by = (
-            flight.answer.by if flight.answer is not None else ""
+            flight.answer.setting if flight.answer is not None else ""
         ) or state.status.setting
         if by and self._counted.add((state.name, by)):
             for name in _SETTING.findall(by):
