@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from scrapy import Request, signals
 
-from scrapy_rep.engine.access import META_KEY
+from scrapy_rep.engine.access import SLOT_KEY
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
@@ -119,7 +119,7 @@ class CrawlDelay(ResolutionListener):
     def _reached(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""
         meta = request.meta
-        key = meta[META_KEY]
+        key = meta[SLOT_KEY]
         if not meta.get("dont_obey_robotstxt"):  # as our own requests have
             if key == self._context.engine.slots.key_of(request.url):
                 self._placed.add(request)
@@ -134,10 +134,10 @@ class CrawlDelay(ResolutionListener):
         other hosts, and links that inherit the meta, would queue there, beside the slot of their own
         origin and its delay. A slot that the user chose stays."""
         if self._turns is not None:
-            self._turns.came_back(request.meta.get(META_KEY, ""), request)
+            self._turns.came_back(request.meta.get(SLOT_KEY, ""), request)
         if request in self._placed:
             self._placed.discard(request)
-            request.meta.pop(META_KEY, None)
+            request.meta.pop(SLOT_KEY, None)
 
     def _state_of(self, request: Request) -> OriginState | None:
         """Return what is known of the origin of *request*, if the protocol covers it."""
@@ -157,7 +157,7 @@ class CrawlDelay(ResolutionListener):
         if state is None:
             return "", 0.0
         agents = self._context.engine.slots.agents_of(
-            request.meta[META_KEY], state.name
+            request.meta[SLOT_KEY], state.name
         )
         chain = self._agents.chain_sent(request)
         return state.name, max(self._kept(state, agent) for agent in (chain, *agents))
