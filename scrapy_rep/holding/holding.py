@@ -365,7 +365,7 @@ class Holding(WaitingRoom):
         now = self.held.now()
         attempts, ends = [], []
         for queue in queues:
-            status, _ = self._cache.known(queue.origin)
+            status, _ = self._cache.status_of(queue.origin)
             due = steps(status, queue, now, self._limits)
             if Step.ASK in due:
                 attempts.append(due[Step.ASK] - now)

@@ -141,7 +141,7 @@ class RobotsCache:
             self._judge(state, is_stored=True)  # it was packed
         return state
 
-    def known(self, origin: Origin) -> tuple[Status, OriginState | None]:
+    def status_of(self, origin: Origin) -> tuple[Status, OriginState | None]:
         """Return the status of *origin*, and what else is known of it."""
         state = self.look_up(origin)
         misconfigured = self._misconfigured.get(origin)
@@ -211,7 +211,7 @@ class RobotsCache:
                 flight.answer = own_answer
                 return self._learn(origin, own_answer)
             self._forget_own_answer(origin)
-        status, _ = self.known(origin)
+        status, _ = self.status_of(origin)
         if isinstance(status, Misconfigured):
             raise ProjectError(status.reason)
         state = await self._recall(flight, storage) if storage else None
@@ -241,7 +241,7 @@ class RobotsCache:
             self._take(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
-        status, _ = self.known(origin)
+        status, _ = self.status_of(origin)
         event = NotConfigured(
             self._clock() + self._settings.retry_max_delay, str(error)
         )

@@ -92,16 +92,16 @@ class Flights:
         crawler: Crawler,
         ask: Callable[[Flight], Awaitable[OriginState]],
         tell: Callable[[Flight, OriginState | Exception], Awaitable[None]],
-        known: Callable[[Origin], tuple[Status, OriginState | None]],
+        status_of: Callable[[Origin], tuple[Status, OriginState | None]],
         clock: Callable[[], float],
         limits: Limits,
     ) -> None:
         """*ask* fetches the flight's robots.txt and updates what is known; *tell* tells listeners the
-        result; *known* returns what is known of an origin; *clock*: seconds for which the crawl has run."""
+        result; *status_of* returns the status of an origin, and what else is known of it; *clock*: seconds for which the crawl has run."""
         self._crawler = crawler
         self._ask = ask
         self._tell = tell
-        self._known = known
+        self._status_of = status_of
         self._isolated = Isolation(crawler)
         self.clock = clock
         self.limits = limits
@@ -196,7 +196,7 @@ class Flights:
             del self.queues[origin]
             return
         now = self.clock()
-        moment = next_wakeup(self._known(origin)[0], queue, now, self.limits)
+        moment = next_wakeup(self._status_of(origin)[0], queue, now, self.limits)
         if moment is None:
             self._alarm.forget(origin)
         else:
@@ -218,7 +218,7 @@ class Flights:
         """Return a step that is due for *queue*, and not among those *done* just now."""
         now = self.clock()
         for step, moment in steps(
-            self._known(queue.origin)[0], queue, now, self.limits
+            self._status_of(queue.origin)[0], queue, now, self.limits
         ).items():
             if moment <= now + ROUNDING and step not in done:
                 return step
@@ -405,7 +405,7 @@ class Flights:
 
     def _apply(self, queue: Queue) -> None:
         """Do what is known with those who wait, though no fetch has just ended."""
-        status, state = self._known(queue.origin)
+        status, state = self._status_of(queue.origin)
         if isinstance(status, Misconfigured):
             self._give_up(queue, ProjectError(status.reason))
         elif state is not None:

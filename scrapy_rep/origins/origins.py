@@ -61,7 +61,7 @@ class Origins:
             context.crawler,
             self._ask,
             self._tell,
-            self.cache.known,
+            self.cache.status_of,
             context.running,
             limits_of(settings),
         )

@@ -179,7 +179,7 @@ class UsageLookup:
             context.crawler,
             files.ask,
             _tell_nobody,
-            files.known,
+            files.status_of,
             context.running,
             limits_of(settings),
         )
