@@ -184,6 +184,12 @@ class Queue:
             self.start_clock(now)
             self.report()
 
+    def remove_callers(self) -> list[Deferred[OriginState]]:
+        """Remove and return the callers, who are going to be told."""
+        callers = self.callers
+        self.callers = []
+        return callers
+
     # Time
 
     def clock(self, now: float) -> float:
