@@ -14,6 +14,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.python import to_unicode
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
@@ -70,14 +71,14 @@ _HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGN
 class _Reading(NamedTuple):
     """What a value that names an agent says."""
 
-    tokens: tuple[str, ...]
+    tokens: Chain
     """The chain: product tokens, most specific first; empty without a token."""
     warning: str
     """What to warn the user of; empty for nothing."""
 
 
 @lru_cache(_MAX_REMEMBERED_VALUES)
-def _read(value: str | tuple[str, ...]) -> _Reading:
+def _read(value: str | Chain) -> _Reading:
     """Read *value*: a token, a chain of tokens, or a full User-Agent header."""
     if isinstance(value, str):
         header_name = _HEADER_NAME.match(value)
@@ -117,7 +118,7 @@ class Agents:
         self,
         crawler: Crawler,
         settings: RepSettings,
-        usual: tuple[str, ...] | None = None,
+        usual: Chain | None = None,
     ) -> None:
         """*usual*: the chain of requests that don't name an agent (``scrapy robots --agent``); None for
         what the project says."""
@@ -150,7 +151,7 @@ class Agents:
         self._warn(warning_of_digits(self.usual or ()))
 
     @property
-    def default(self) -> tuple[str, ...]:
+    def default(self) -> Chain:
         """The chain of requests that don't name an agent; empty without a token."""
         if self.usual is None:
             header, where = self._default_header()
@@ -175,7 +176,7 @@ class Agents:
             return False
         return self.fixed or "User-Agent" not in (request.headers or ())
 
-    def chain_of(self, request: Request) -> tuple[str, ...]:
+    def chain_of(self, request: Request) -> Chain:
         """Return the chain of *request*; empty if it has no token (then ``*`` applies)."""
         value = request.meta.get(AGENT_KEY)
         if value is not None:
@@ -188,14 +189,14 @@ class Agents:
                 return self._chain_in(header.decode("latin-1"), where)
         return self.default if self.usual is None else self.usual
 
-    def chain_sent(self, request: Request) -> tuple[str, ...]:
+    def chain_sent(self, request: Request) -> Chain:
         """Return the chain of a request that was sent: by then it has a User-Agent header, which may
         be Scrapy's or a browser's."""
         if request.meta.get(AGENT_KEY) is not None or self.fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
 
-    def _chain_in(self, value: Any, where: str) -> tuple[str, ...]:
+    def _chain_in(self, value: Any, where: str) -> Chain:
         """Return the chain that *value* names, which may be a full User-Agent header, or of any type;
         warn if it names none. *where*: what sets it, in words."""
         tokens, warning = _read(_as_text(value))
@@ -216,7 +217,7 @@ class Agents:
             )
 
 
-def _as_text(value: Any) -> str | tuple[str, ...]:
+def _as_text(value: Any) -> str | Chain:
     """Return *value* as :func:`_read` takes it: what is no text becomes a tuple of texts."""
     if isinstance(value, str):
         return value
@@ -229,7 +230,7 @@ OF_ALL_CRAWLS: WeakSet[Agents] = WeakSet()
 """The agents of all crawls in this process."""
 
 
-def chain_in_header(request: Request) -> tuple[str, ...]:
+def chain_in_header(request: Request) -> Chain:
     """Return the chain that the request's User-Agent header names; empty without a token."""
     header = request.headers.get("User-Agent") or b""
     return _read(header.decode("latin-1")).tokens

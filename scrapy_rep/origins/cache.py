@@ -17,6 +17,7 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
     NOT_ABOUT_SITE,
@@ -172,7 +173,7 @@ class RobotsCache:
             state.become(expired(state.status))
         return state.status, state
 
-    def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
+    def takes_long(self, state: OriginState, agent: Chain) -> bool:
         """Return whether :meth:`read` has to prepare the rules for *agent* in a thread."""
         robots = state.robots
         if robots is None or robots.is_read(agent, self._settings.obey_global_group):
@@ -182,7 +183,7 @@ class RobotsCache:
     async def read(
         self,
         state: OriginState,
-        agent: tuple[str, ...],
+        agent: Chain,
         body: bytes = b"",
         always: bool = False,
     ) -> None:

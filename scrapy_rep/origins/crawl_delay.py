@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from scrapy import Request, signals
 
-from scrapy_rep.engine.access import SLOT_KEY
+from scrapy_rep.engine.access import SLOT_KEY, Chain
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
@@ -67,7 +67,7 @@ class CrawlDelay(ResolutionListener):
 
     # What an origin asks for
 
-    def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
+    def seconds(self, state: OriginState, chain: Chain) -> float:
         """Return the seconds between two requests to the origin, for the record: at most
         ``REP_CRAWL_DELAY``; but if longer delays keep origins from being crawled, all that it asks for; 0 if
         its robots.txt asks for none."""
@@ -76,23 +76,23 @@ class CrawlDelay(ResolutionListener):
         slowest = self._slowest(state, chain)
         return 0.0 if slowest is None else slowest.seconds
 
-    def _kept_seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
+    def _kept_seconds(self, state: OriginState, chain: Chain) -> float:
         """Return the seconds that are kept between two requests, also to an origin that is not crawled:
         a subclass of the middleware may let requests pass."""
         slowest = self._slowest(state, chain)
         return 0.0 if slowest is None else min(slowest.seconds, self._longest_kept)
 
-    def _slowest(self, state: OriginState, chain: tuple[str, ...]) -> Ask | None:
+    def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
         """Return the line that asks for the longest delay; None if there is none, or no delays are kept."""
         return self._pace(state, chain).slowest if self._longest_kept else None
 
-    def _pace(self, state: OriginState, chain: tuple[str, ...]) -> Pace:
+    def _pace(self, state: OriginState, chain: Chain) -> Pace:
         if state.robots is None:
             return Pace()
         obey_global = self._context.settings.obey_global_group
         return state.robots.pace(chain, obey_global)
 
-    def refusal(self, state: OriginState, chain: tuple[str, ...]) -> Decision | None:
+    def refusal(self, state: OriginState, chain: Chain) -> Decision | None:
         """Return the decision against all URLs of an origin that asks for a longer delay than is
         allowed, if such origins are not crawled; None if it may be crawled."""
         if self._max_delay is None or state.robots is None:
@@ -100,7 +100,7 @@ class CrawlDelay(ResolutionListener):
         obey_global = self._context.settings.obey_global_group
         return too_slow(state.robots, chain, obey_global, self._max_delay)
 
-    def tell_skipped(self, state: OriginState, chain: tuple[str, ...]) -> None:
+    def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
         slowest = self._pace(state, chain).slowest
         if slowest is None or not self._reported.add((state.name, "skipped")):
@@ -183,14 +183,12 @@ class CrawlDelay(ResolutionListener):
             for agent in self._agents_in(key, state, self._agents.chain_sent(request))
         )
 
-    def _agents_in(
-        self, key: str, state: OriginState, chain: tuple[str, ...]
-    ) -> set[tuple[str, ...]]:
+    def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
         """Return the agents that use the slot *key* for the origin: *chain*, and those before."""
         earlier = self._context.engine.slots.agents_of(key, state.name)
         return {chain, *earlier}
 
-    def _slow_down(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
+    def _slow_down(self, key: str, state: OriginState, chain: Chain) -> None:
         """Make the slot *key* keep the longest delay of the agents that use it, *chain* among them. In a
         dry run, only tell what would be."""
         slots = self._context.engine.slots
@@ -204,7 +202,7 @@ class CrawlDelay(ResolutionListener):
             if is_slower:
                 self._tell(state, agent, seconds)
 
-    def _tell(self, state: OriginState, agent: tuple[str, ...], seconds: float) -> None:
+    def _tell(self, state: OriginState, agent: Chain, seconds: float) -> None:
         """Count and log a delay of an origin, once."""
         slowest = self._pace(state, agent).slowest
         if slowest is None or not self._reported.add((state.name, seconds)):

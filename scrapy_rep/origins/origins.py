@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scrapy import Request
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import USUAL_URL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
@@ -34,9 +35,7 @@ class Origins:
     """Makes the parts of this folder and connects them: agents, fetcher, storage, cache, policy, crawl delay
     and flights. Answers what the rest of the package asks about origins."""
 
-    def __init__(
-        self, context: CrawlContext, usual_agent: tuple[str, ...] | None = None
-    ) -> None:
+    def __init__(self, context: CrawlContext, usual_agent: Chain | None = None) -> None:
         """*usual_agent*: the product tokens of requests that don't name any; None for those that the
         project says. Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't
         exist."""
@@ -92,14 +91,14 @@ class Origins:
             self.table.add_prefix(state, usual_url[1] + "/")
         return state
 
-    def _is_plain(self, state: OriginState, chain: tuple[str, ...]) -> bool:
+    def _is_plain(self, state: OriginState, chain: Chain) -> bool:
         """Return whether rules alone decide about requests with the product tokens *chain*: then the
         middleware's fast path may (:attr:`OriginState.rules`)."""
         if not isinstance(state.status, Fresh) or state.status.setting:
             return False
         return self.crawl_delay.refusal(state, chain) is None
 
-    def _rules_of(self, state: OriginState, chain: tuple[str, ...]) -> Rules:
+    def _rules_of(self, state: OriginState, chain: Chain) -> Rules:
         if state.robots is None:
             return NO_RULES
         _, rules = state.robots.rules(chain, self._obey_global)
@@ -150,7 +149,7 @@ class Origins:
     def decide(
         self,
         state: OriginState,
-        chain: tuple[str, ...],
+        chain: Chain,
         path: str,
         *,
         always: bool = False,

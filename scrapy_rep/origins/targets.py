@@ -172,18 +172,18 @@ class Targets:
         _watchers.discard(self)
         _update_resolvers()
 
-    async def refuses(self, target: Origin, by: Origin) -> bool:
-        """Return whether to request nothing from *target*, which the origin *by* has named: *target* is
-        private, and *by* isn't. A *target* that can't be resolved now is not refused. From now on,
+    async def refuses(self, target: Origin, source: Origin) -> bool:
+        """Return whether to request nothing from *target*, which the origin *source* has named: *target* is
+        private, and *source* isn't. A *target* that can't be resolved now is not refused. From now on,
         connections to a *target* that isn't refused are watched."""
         if self._all_allowed:
             return False
         self.watch()
-        if await self._is_inside(by):
+        if await self._is_inside(source):
             # A host in the user's own network may name whatever it likes.
             return False
-        self.keep(by)
-        if target.host == by.host:
+        self.keep(source)
+        if target.host == source.host:
             return False
         is_private = is_private_host(target.host)
         if is_private is None:
