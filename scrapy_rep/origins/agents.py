@@ -87,6 +87,7 @@ def _read(value: str | Chain) -> _Reading:
     try:
         tokens = chain(value)
     except ValueError:
+        # No token or list of tokens, so perhaps a header.
         token = product_token(value) if isinstance(value, str) else None
         tokens = () if token is None else (token,)
     if tokens and isinstance(value, str):
@@ -103,9 +104,11 @@ def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
     tokens, warning = _read(value[header_name.end() :])
     if tokens:
         warning = f"Rules for {', '.join(tokens)} apply."
+    quoted = value[:_MAX_QUOTED]
+    name = header_name[0].strip()
     advice = (
-        f"The user agent {value[:_MAX_QUOTED]!r} begins with the name of its header, and sites get that "
-        f"too. Leave {header_name[0].strip()!r} out. {warning}"
+        f"The user agent {quoted!r} begins with the name of its header, and sites get that "
+        f"too. Leave {name!r} out. {warning}"
     )
     return _Reading(tokens, advice.strip())
 
@@ -163,7 +166,8 @@ class Agents:
         settings = self.crawler.settings
         default_headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
         for name, header in default_headers.items():
-            if to_unicode(name).lower() == "user-agent" and header:
+            is_user_agent = to_unicode(name).lower() == "user-agent"
+            if is_user_agent and header:
                 where = "the setting DEFAULT_REQUEST_HEADERS"
                 return to_unicode(header, "latin-1"), where
         # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
@@ -201,8 +205,9 @@ class Agents:
         warn if it names none. *where*: what sets it, in words."""
         tokens, warning = _read(_as_text(value))
         if not tokens and not self._has_warned:
+            quoted = str(value)[:_MAX_QUOTED]
             warning = (
-                f"There is no product token in {where} ({str(value)[:_MAX_QUOTED]!r}), so the rules for "
+                f"There is no product token in {where} ({quoted!r}), so the rules for "
                 "all agents (*) apply. Set REP_USER_AGENT to yours."
             )
         self._warn(warning)

@@ -124,7 +124,9 @@ class Answer:
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
         detail = self.setting or self.wall
-        return f"HTTP {self.status}, {detail}" if detail else f"HTTP {self.status}"
+        if detail:
+            return f"HTTP {self.status}, {detail}"
+        return f"HTTP {self.status}"
 
 
 @dataclass(slots=True)
@@ -277,7 +279,11 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
     return output, True
 
 
-def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
+_NewDecoder = Callable[[], Any]
+"""Makes a decoder with the methods of zlib's."""
+
+
+def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]:
     """Return a function that makes a decoder with the methods of zlib's, and what those raise."""
     if encoding in _ZLIB:
         # In RFC 9110 "deflate" means zlib's format; some servers send it raw.
@@ -295,7 +301,9 @@ def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Excep
 
 def _begins_as_zlib(data: bytes) -> bool:
     """Return whether *data* begins as RFC 1950 says: method 8, and a header that 31 divides."""
-    return data[0] & 15 == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+    method = data[0] & 15
+    header = int.from_bytes(data[:2], "big")
+    return method == 8 and header % 31 == 0
 
 
 @cache
@@ -313,7 +321,7 @@ class _Brotli:
     unused_data = b""
     """What follows the stream: nothing that counts."""
 
-    def __init__(self, new_decoder: Callable[[], Any]) -> None:
+    def __init__(self, new_decoder: _NewDecoder) -> None:
         self._decoder = new_decoder()
 
     @property
@@ -331,7 +339,9 @@ def header_text(headers: Headers | None, name: str) -> str | None:
     if headers is None:
         return None
     text = b",".join(headers.getlist(name))
-    return text.decode("latin-1") if 0 < len(text) < MAX_HEADER else None
+    if not 0 < len(text) < MAX_HEADER:
+        return None
+    return text.decode("latin-1")
 
 
 def wall_sign(headers: Headers) -> str:
@@ -339,7 +349,10 @@ def wall_sign(headers: Headers) -> str:
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
         text = header_text(headers, name)
-        if text is not None and value in map(str.strip, text.lower().split(",")):
+        if text is None:
+            continue
+        values = text.lower().split(",")
+        if value in map(str.strip, values):
             return sign
     return ""
 
@@ -620,8 +633,14 @@ def _is_bug(error: Exception, component: str) -> bool:
         return isinstance(error, _BUGS)
     if isinstance(error, _NETWORK_ERRORS):
         return False
-    packages = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-    return packages.isdisjoint(_NETWORK_MODULES)
+    for base in type(error).__mro__:
+        if _package(base.__module__) in _NETWORK_MODULES:
+            return False
+    return True
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _component(error: Exception) -> str:
@@ -631,10 +650,10 @@ def _component(error: Exception) -> str:
     for frame, _ in walk_tb(error.__traceback__):
         method = frame.f_code.co_name
         module = str(frame.f_globals.get("__name__", ""))
-        if method not in _METHODS or module.partition(".")[0] in _NOT_PROJECTS:
+        if method not in _METHODS or _package(module) in _NOT_PROJECTS:
             continue
         owner = frame.f_locals.get("self")
-        # A module may have several classes with such a method.
-        of_class = "" if owner is None else f"{type(owner).__name__}."
-        component = f"{module}.{of_class}{method}"
+        component = f"{module}.{method}"
+        if owner is not None:  # a module may have several classes with such a method
+            component = f"{module}.{type(owner).__name__}.{method}"
     return component

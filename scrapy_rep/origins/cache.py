@@ -169,7 +169,8 @@ class RobotsCache:
             return UNKNOWN, None
         # Only of an answer. After a failure, the status says in running time when the next attempt is due
         # (`retry_at`), since the clock may be set.
-        if isinstance(state.status, Fresh) and self._clock() >= state.status.until:
+        is_fresh = isinstance(state.status, Fresh)
+        if is_fresh and self._clock() >= state.status.until:
             state.become(expired(state.status))
         return state.status, state
 
@@ -261,9 +262,11 @@ class RobotsCache:
             # Only these: other errors may be due to what one request wants, a proxy, say.
             self._note_misconfiguration(origin, error)
             raise
-        refusal = "" if self.choices is None else self.choices.refusal(answer)
-        if refusal:
-            answer = replace(answer, outcome=Outcome.UNREACHABLE, setting=refusal)
+        if self.choices is not None:
+            refusal = self.choices.refusal(answer)
+            if refusal:
+                unreachable = Outcome.UNREACHABLE
+                answer = replace(answer, outcome=unreachable, setting=refusal)
         flight.answer = answer
         state = self._learn(origin, answer)
         self._misconfigured.pop(origin, None)
@@ -414,6 +417,9 @@ class RobotsCache:
             dead_attempts = 0
         wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = self._delay(attempts, proxy_attempts, is_proxys, wait)
+        not_before = 0.0
+        if wait:
+            not_before = min(now + delay, now + wait, MAX_TIME)
         since = before.unreachable_since
         return replace(
             before,
@@ -424,7 +430,7 @@ class RobotsCache:
             proxy_attempts=proxy_attempts,
             dead_attempts=dead_attempts,
             next_attempt_at=min(now + delay, MAX_TIME),
-            not_before=min(now + delay, now + wait, MAX_TIME) if wait else 0.0,
+            not_before=not_before,
             error=answer.reason,
         )
 
@@ -473,7 +479,9 @@ class RobotsCache:
 
     def _refuses(self, entry: Entry) -> bool:
         """Return whether this project doesn't accept *entry*, though another one may."""
-        return self.choices is not None and self.choices.refusal(entry) != ""
+        if self.choices is None:
+            return False
+        return self.choices.refusal(entry) != ""
 
     def _judge(self, state: OriginState, *, is_stored: bool) -> None:
         """Replace the status of *state* by what its entry says now. *is_stored*: the entry is not the answer

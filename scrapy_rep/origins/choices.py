@@ -128,10 +128,12 @@ def chosen(settings: RepSettings) -> list[str]:
         value = getattr(settings, name)
         if value in _OFF:
             continue
+        setting = setting_name(name)
         if isinstance(value, dict):
-            texts.append(f"{setting_name(name)} for {', '.join(value)}")
+            hosts = ", ".join(value)
+            texts.append(f"{setting} for {hosts}")
         else:
-            texts.append(f"{setting_name(name)} is {value!r}")
+            texts.append(f"{setting} is {value!r}")
     return texts
 
 

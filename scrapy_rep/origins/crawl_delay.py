@@ -42,8 +42,10 @@ class CrawlDelay(ResolutionListener):
         self._context = context
         settings = context.settings
         limit = settings.crawl_delay
-        self._longest_kept = limit.most if isinstance(limit, DelayLimit) else 0.0
+        self._longest_kept = 0.0
         """Seconds: longer delays are cut to this. 0: no delays are kept."""
+        if isinstance(limit, DelayLimit):
+            self._longest_kept = limit.most
         self._max_delay = settings.max_delay
         """Seconds: origins that ask for more are not crawled. None: there is no such limit."""
         self._agents = agents
@@ -80,7 +82,9 @@ class CrawlDelay(ResolutionListener):
         """Return the seconds that are kept between two requests, also to an origin that is not crawled:
         a subclass of the middleware may let requests pass."""
         slowest = self._slowest(state, chain)
-        return 0.0 if slowest is None else min(slowest.seconds, self._longest_kept)
+        if slowest is None:
+            return 0.0
+        return min(slowest.seconds, self._longest_kept)
 
     def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
         """Return the line that asks for the longest delay; None if there is none, or no delays are kept."""
@@ -103,7 +107,10 @@ class CrawlDelay(ResolutionListener):
     def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
         slowest = self._pace(state, chain).slowest
-        if slowest is None or not self._reported.add((state.name, "skipped")):
+        if slowest is None:
+            return
+        is_new = self._reported.add((state.name, "skipped"))
+        if not is_new:
             return
         self._context.stats.inc_value("rep/crawl_delay/skipped")
         message = (
@@ -160,7 +167,8 @@ class CrawlDelay(ResolutionListener):
         cover its URL."""
         # As the middleware's fast path looks origins up: most are found by what the URL begins with.
         url = request.url
-        prefix = url[: url.find("/", SCHEME_LENGTH) + 1]
+        slash = url.find("/", SCHEME_LENGTH)
+        prefix = url[: slash + 1]
         state = self._table.by_prefix.get(prefix)
         if state is not None:
             return state
@@ -178,10 +186,11 @@ class CrawlDelay(ResolutionListener):
         if state is None:
             return "", 0.0
         key = request.meta[SLOT_KEY]
-        return state.name, max(
-            self._kept_seconds(state, agent)
-            for agent in self._agents_in(key, state, self._agents.chain_sent(request))
-        )
+        chain = self._agents.chain_sent(request)
+        longest = 0.0
+        for agent in self._agents_in(key, state, chain):
+            longest = max(longest, self._kept_seconds(state, agent))
+        return state.name, longest
 
     def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
         """Return the agents that use the slot *key* for the origin: *chain*, and those before."""
@@ -205,7 +214,10 @@ class CrawlDelay(ResolutionListener):
     def _tell(self, state: OriginState, agent: Chain, seconds: float) -> None:
         """Count and log a delay of an origin, once."""
         slowest = self._pace(state, agent).slowest
-        if slowest is None or not self._reported.add((state.name, seconds)):
+        if slowest is None:
+            return
+        is_new = self._reported.add((state.name, seconds))
+        if not is_new:
             return
         stats = self._context.stats
         stats.inc_value("rep/crawl_delay/origins")

@@ -237,8 +237,9 @@ def is_elsewhere(target: Origin, asked: Origin) -> bool:
     that moves from http to https is the same."""
     if target.host != asked.host:
         return True
-    is_upgrade = (asked.scheme, target.scheme) == ("http", "https")
-    return not is_upgrade and (target.scheme, target.port) != (asked.scheme, asked.port)
+    if asked.scheme == "http" and target.scheme == "https":
+        return False
+    return target.scheme != asked.scheme or target.port != asked.port
 
 
 def keep_what_counts(response: Response, transfer: Transfer) -> Response:
@@ -493,5 +494,6 @@ def redirect_target(url: str, response: Response) -> str | None:
         return None
     # Without user info: it would be sent to that host.
     authority = str(origin).partition("://")[2]
-    target = urlsplit(target)._replace(netloc=authority, fragment="").geturl()
+    parts = urlsplit(target)._replace(netloc=authority, fragment="")
+    target = parts.geturl()
     return target if len(target) <= MAX_URL else None

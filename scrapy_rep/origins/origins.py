@@ -49,7 +49,9 @@ class Origins:
         storage = open_storage(context.crawler, settings)
         self.storage = storage
         """None: what is known is in memory only."""
-        choices = Choices(settings) if chosen(settings) else None
+        choices = None
+        if chosen(settings):
+            choices = Choices(settings)
         self.cache = RobotsCache(
             settings, fetcher, context.clock, storage, choices, running=context.running
         )
@@ -76,12 +78,15 @@ class Origins:
         """Get a flight's robots.txt fetched. Return what is known now. Raises
         :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         state = await self.cache.ask(flight)
-        request, answer = flight.request, flight.answer
-        flight.outcome = state.entry.outcome if answer is None else answer.outcome
+        request = flight.request
+        body = b""
+        flight.outcome = state.entry.outcome
+        if flight.answer is not None:
+            body = flight.answer.body
+            flight.outcome = flight.answer.outcome
         chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
-            # Now, since the answer's body is at hand. Listeners and requests find the rules read.
-            body = b"" if answer is None else answer.body
+            # Now, while the answer's body is at hand. Listeners and requests find the rules read.
             await self.cache.read(state, chain, body)
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None or chain is not self.agents.usual:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -253,10 +253,8 @@ class Queue:
 
     def find_oldest(self) -> float:
         """Return when the first of those came that wait or are held; infinity if there is none."""
-        self._oldest = math.inf
-        for requests in (self.waiting, self.held):
-            times = (held.since for held in requests)
-            self._oldest = min(self._oldest, min(times, default=math.inf))
+        times = [held.since for held in chain(self.waiting, self.held)]
+        self._oldest = min(times, default=math.inf)
         return self._oldest
 
     # How many there are
@@ -406,7 +404,8 @@ class Queue:
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
         """Remove those that wait or are held for which *is_taken* is true. Return them in the order in which
         they would leave."""
-        taken = [*filter(is_taken, self.waiting), *filter(is_taken, self.held)]
+        taken = list(filter(is_taken, self.waiting))
+        taken += filter(is_taken, self.held)
         if not taken:
             # To build a heap of 100,000 again, as below, takes long.
             return []

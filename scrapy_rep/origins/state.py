@@ -67,9 +67,14 @@ class OriginState:
     def bytes(self) -> int:
         """About how many bytes it takes in memory, with what was parsed so far."""
         entry = self.entry
-        texts = len(entry.packed) + len(entry.url) + len(entry.error or "")
-        parsed = 0 if self.robots is None else self.robots.size
-        return _OVERHEAD_BYTES + texts + parsed
+        size = _OVERHEAD_BYTES
+        size += len(entry.packed)
+        size += len(entry.url)
+        if entry.error is not None:
+            size += len(entry.error)
+        if self.robots is not None:
+            size += self.robots.size
+        return size
 
     @property
     def robots_url(self) -> str:
@@ -129,8 +134,12 @@ class OriginTable:
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
         name = str(origin)
-        state = self._parsed.get(name) or self._pinned.get(name)
-        return self._unpack(name, origin) if state is None else state
+        state = self._parsed.get(name)
+        if state is None:
+            state = self._pinned.get(name)
+        if state is None:
+            state = self._unpack(name, origin)
+        return state
 
     def _unpack(self, name: str, origin: Origin) -> OriginState | None:
         """Move the packed *origin* to the parsed ones; return None if it isn't packed."""
@@ -157,7 +166,9 @@ class OriginTable:
         and forget packed ones."""
         # Each decision ends here, so this returns at once if nothing has changed.
         size = state.bytes
-        if size == state.size or self._parsed.get(state.name) is not state:
+        if size == state.size:
+            return
+        if self._parsed.get(state.name) is not state:  # it is pinned, or was packed
             return
         self._parsed_bytes += size - state.size
         state.size = size
@@ -174,9 +185,10 @@ class OriginTable:
         bytes are below the limits by :data:`_LEAVING_SHARE`."""
         average = self._max_parsed_bytes // len(self._parsed)
         enough = self._max_parsed - self._max_parsed // _LEAVING_SHARE
-        enough_bytes = self._max_parsed_bytes
-        enough_bytes -= self._max_parsed_bytes // _LEAVING_SHARE
-        for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
+        leaving_bytes = self._max_parsed_bytes // _LEAVING_SHARE
+        enough_bytes = self._max_parsed_bytes - leaving_bytes
+        oldest_first = sorted(self._parsed.values(), key=attrgetter("used_at"))
+        for oldest in oldest_first:
             is_too_many = len(self._parsed) > enough
             if not is_too_many and self._parsed_bytes <= enough_bytes:
                 break
@@ -187,9 +199,10 @@ class OriginTable:
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
-        if prefix in state.prefixes or len(state.prefixes) >= _MAX_PREFIXES:
+        if prefix in state.prefixes:
             return
-        if state.name in self._parsed:
+        has_room = len(state.prefixes) < _MAX_PREFIXES
+        if has_room and state.name in self._parsed:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
 
@@ -209,7 +222,8 @@ class OriginTable:
 
     def unpin(self, origin: Origin) -> None:
         """Let *origin* be packed again."""
-        state = self._pinned.pop(str(origin), None)
+        name = str(origin)
+        state = self._pinned.pop(name, None)
         if state is not None:
             self._keep(state)
 

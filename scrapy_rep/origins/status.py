@@ -184,7 +184,9 @@ class ImpossibleTransition(Exception):
 
 def after(status: Status, event: Event) -> Status:
     """Return the status that follows *status* once *event* has happened."""
-    return TABLE[type(status)][type(event)](status, event)
+    row = TABLE[type(status)]
+    follow = row[type(event)]
+    return follow(status, event)
 
 
 # What follows a status after an event: the functions for the table below.
@@ -219,10 +221,17 @@ def _tried_again(status: Status, event: TimeIsOver) -> Status:
 
 
 def _impossible(status: Status, event: Event) -> Status:
-    raise ImpossibleTransition(f"{type(event).__name__} in {type(status).__name__}")
+    event_name = type(event).__name__
+    status_name = type(status).__name__
+    raise ImpossibleTransition(f"{event_name} in {status_name}")
 
 
-_AFTER_ANY: dict[type[Event], Callable[[Any, Any], Status]] = {
+_Follow: TypeAlias = Callable[[Any, Any], Status]
+"""A function of a status and an event that returns the status that follows."""
+
+_Row: TypeAlias = dict[type[Event], _Follow]
+
+_AFTER_ANY: _Row = {
     Answered: _answered,
     Failed: _failed,
     NotConfigured: _misconfigured,
@@ -234,7 +243,7 @@ from the entry (storages/base.py), which remembers the copy and the failures bef
 status: somebody may ask although the answer at hand is fresh (``scrapy robots``), or shortly before the time of
 those who wait is over."""
 
-TABLE: dict[type[Status], dict[type[Event], Callable[[Any, Any], Status]]] = {
+TABLE: dict[type[Status], _Row] = {
     Unknown: {**_AFTER_ANY, TimeIsOver: _impossible},
     Fresh: {**_AFTER_ANY, TimeIsOver: _expired},
     Stale: {**_AFTER_ANY, TimeIsOver: _expired},

@@ -79,7 +79,8 @@ def is_private_address(text: str) -> bool | None:
     """Return whether the address *text* is loopback, link-local, private or otherwise not public; None
     if *text* is no address but a name."""
     try:
-        address = ip_address(text.strip("[]").partition("%")[0])
+        without_zone = text.strip("[]").partition("%")[0]
+        address = ip_address(without_zone)
     except ValueError:
         try:
             # Operating systems accept 127.1, 0x7f000001 and 2130706433 as addresses, too.
@@ -127,7 +128,8 @@ def is_private_host(host: str) -> bool | None:
     is_private = is_private_address(name)
     if is_private is not None:
         return is_private
-    if "." not in name or f".{name}".endswith(_PRIVATE_NAMES):
+    is_single_word = "." not in name
+    if is_single_word or f".{name}".endswith(_PRIVATE_NAMES):
         return True
     return None
 
@@ -226,7 +228,8 @@ class Targets:
     async def _look_up(self, origin: Origin) -> Sequence[str]:
         """Record and return the addresses of *origin*; none if there is a proxy for it, which looks
         its name up itself, and may get other addresses than we would."""
-        if self._proxies.get(origin.scheme) and not proxy_bypass(origin.host):
+        has_proxy = bool(self._proxies.get(origin.scheme))
+        if has_proxy and not proxy_bypass(origin.host):
             return ()
         host = _name(origin)
         addresses = await look_up(host)
@@ -258,8 +261,9 @@ class Targets:
 
     def _is_forbidden(self, host: str, address: str) -> bool:
         """Return whether *address* is a private one of a *host* that a public host has named."""
-        is_watched = host != address and host.rstrip(".") in self._watched
-        return is_watched and bool(is_private_address(address))
+        if host == address or host.rstrip(".") not in self._watched:
+            return False
+        return bool(is_private_address(address))
 
     def check_answer(self, request: Request, response: Response) -> None:
         """Check the address that *response* came from, since a download handler may look names up
@@ -334,11 +338,12 @@ class _Getaddrinfo:
 
     async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
         places: list[Any] = await self.inner(host, port, **kwargs)
-        name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
+        name = str(host or "")
+        if isinstance(host, bytes):
+            name = host.decode("latin-1")
         allowed_places = []
         for place in places:
-            *_, socket_address = place
-            if _check_by_all(name, str(socket_address[0])):
+            if _check_by_all(name, _address_in(place)):
                 allowed_places.append(place)
         if places and not allowed_places:
             raise socket.gaierror(
@@ -346,6 +351,12 @@ class _Getaddrinfo:
                 "another host leads to it, and its address is private",
             )
         return allowed_places
+
+
+def _address_in(place: Any) -> str:
+    """Return the address in one of the tuples that ``getaddrinfo()`` returns."""
+    *_, socket_address = place
+    return str(socket_address[0])
 
 
 def _update_resolvers() -> None:
@@ -380,7 +391,7 @@ async def look_up(host: str) -> Sequence[str]:
         places = await asyncio.get_running_loop().getaddrinfo(
             host, None, type=socket.SOCK_STREAM
         )
-        return [str(socket_address[0]) for *_, socket_address in places]
+        return list(map(_address_in, places))
     return []
 
 
