@@ -87,11 +87,12 @@ def _read(value: str | Chain) -> _Reading:
     try:
         tokens = chain(value)
     except ValueError:
-        # No token or list of tokens, so perhaps a header.
+        # It is no token or list of tokens, so perhaps a header.
         token = product_token(value) if isinstance(value, str) else None
         tokens = () if token is None else (token,)
     if tokens and isinstance(value, str):
-        # product_token() takes only what precedes a digit; the warning is about the whole name.
+        # Tokens have no digits. Of a name with digits in a header, product_token() returns what precedes
+        # them. The warning is about the whole name.
         with_digit = rf"(?<![\w-]){tokens[0]}[0-9][\w-]*"
         name = re.search(with_digit, value, re.ASCII)
         if name is not None:
@@ -128,18 +129,20 @@ class Agents:
         self.crawler = crawler
         self._has_warned = False
         self.usual = settings.user_agent
-        """The chain of requests that don't name an agent; None until the first of them."""
+        """The chain of requests that don't name an agent. None until the first of them comes: only then is
+        USER_AGENT read (:attr:`default`)."""
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
         if self.usual is None and configured:
             self.usual = self._chain_in(configured, "the setting ROBOTSTXT_USER_AGENT")
         self.fixed = self.usual is not None
-        """Whether User-Agent headers don't count."""
+        """Whether the project has named its agent. Then the User-Agent headers of requests don't count."""
         if usual is not None:  # then USER_AGENT isn't read, nor warned of
             self.usual = usual
         OF_ALL_CRAWLS.add(self)
 
     def check_spider(self) -> None:
-        """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
+        """Apply the spider's attribute ``robotstxt_user_agent``, if it has one; ``SettingsError`` if that is
+        no token or list of tokens."""
         crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)

@@ -268,7 +268,9 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
                 break
             decoder = new_decoder()
             output += decoder.decompress(data, READ_BYTES - len(output))
-            if not decoder.eof:
+            if (
+                not decoder.eof
+            ):  # the data ends before the stream does, or there is enough
                 return output, False
             # The next member of a gzip file. Zeros between members are padding.
             data = decoder.unused_data.lstrip(b"\0")
@@ -295,8 +297,8 @@ def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]
         raise ResponseDataLossError(f"nothing here decodes {encoding}")
     if encoding == "br":
         return partial(_Brotli, library.Decompressor), library.error
-    limit = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
-    return partial(library.ZstdDecompressor, options=limit), library.ZstdError
+    options = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    return partial(library.ZstdDecompressor, options=options), library.ZstdError
 
 
 def _begins_as_zlib(data: bytes) -> bool:

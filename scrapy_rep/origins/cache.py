@@ -121,7 +121,7 @@ class RobotsCache:
         self._reading = DeferredLock()
         """Held while a file is parsed, one at a time: parsing threads compete with the event loop."""
         self._read_seconds = 0.0
-        """Time spent on parsing in the event loop since the last pause for it."""
+        """Seconds spent on parsing in the event loop since it last got a turn meanwhile."""
         self._misconfigured: dict[Origin, Misconfigured] = {}
         """Origins that the project prevents us from fetching."""
 
@@ -167,8 +167,8 @@ class RobotsCache:
             del self._misconfigured[origin]
         if state is None:
             return UNKNOWN, None
-        # Only of an answer. After a failure, the status says in running time when the next attempt is due
-        # (`retry_at`), since the clock may be set.
+        # An answer's time is over when the clock says so. A failure's status stays: it says in the crawl's
+        # running time when the next attempt is due (`retry_at`), since the clock may be set.
         is_fresh = isinstance(state.status, Fresh)
         if is_fresh and self._clock() >= state.status.until:
             state.become(expired(state.status))
@@ -303,6 +303,7 @@ class RobotsCache:
 
         seconds = _POLL_SECONDS
         while True:
+            # What is stored, and if that isn't enough, whether this process may fetch (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
             # An older entry may come from before the storage became unreachable: we know better.

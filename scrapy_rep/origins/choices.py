@@ -148,7 +148,8 @@ def _own_answer(host: str, override: Override) -> Answer:
     path = override.file
     if path is None:
         setting = f"REP_OVERRIDES says to ignore it{until}"
-        return Answer(Outcome.MISSING, "", 0, setting=setting, ends_at=ends_at)
+        outcome = Outcome.MISSING
+        return Answer(outcome, url="", hops=0, setting=setting, ends_at=ends_at)
     try:
         with Path(path).open("rb") as file:
             body = file.read(READ_BYTES)
@@ -158,4 +159,6 @@ def _own_answer(host: str, override: Override) -> Answer:
             f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}."
         ) from None
     setting = f"REP_OVERRIDES names {path} instead{until}"
-    return Answer(Outcome.RULES, "", 0, body=body, setting=setting, ends_at=ends_at)
+    return Answer(
+        Outcome.RULES, url="", hops=0, body=body, setting=setting, ends_at=ends_at
+    )

@@ -52,13 +52,15 @@ class CrawlDelay(ResolutionListener):
         self._table = table
         self._reported = BoundedSet()
         """What was counted and logged: origins, each with what about it."""
+        # These log what happens to the first ten origins, then their number now and then (engine/log.py).
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self._log_skipped = Limiter(
             logger, "origins that are not crawled for their crawl-delay"
         )
         self._placed_by_scrapy: WeakSet[Request] = WeakSet()
-        """Requests whose slot Scrapy chose."""
+        """Requests whose slot Scrapy chose, and not the user."""
         self._turns: Turns | None = None
+        """None: this process keeps delays alone."""
         if not self._longest_kept:
             return
         if storage is not None and storage.shares_turns and not settings.dry_run:

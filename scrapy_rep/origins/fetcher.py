@@ -128,7 +128,7 @@ class Allowance:
 
     @property
     def seconds(self) -> float:
-        """How long the next transfer may take."""
+        """How long the next transfer may take. Rounded, since messages tell it."""
         return round(min(self.each, self.in_all), 2)
 
 
@@ -443,7 +443,7 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # Compressed or not, this many bytes never decode to less than counts.
+        # This many bytes are enough, compressed or not: decoding doesn't make them fewer.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)

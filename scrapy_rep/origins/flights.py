@@ -113,12 +113,14 @@ class Flights:
         self._tell = tell
         self._status_of = status_of
         self._isolated = Isolation(crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
         self.clock = clock
         self.limits = limits
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
         """Of the origins with a fetch, or with somebody who waits."""
         self._room = WaitingRoom()
+        """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
         """Calls for each origin when the next step for its queue is due."""
         self._first: OrderedDict[Flight, None] = OrderedDict()
@@ -396,7 +398,7 @@ class Flights:
         queue.end_fetch(flight, self.clock())
         flight.state = state
         flight.answered_at = self.clock()
-        # Those who come from now on (handlers of the signal `robots_resolved`, say) see the new status, or
+        # It lands: those who have waited so far are told once listeners have been. Those who come from now on (handlers of the signal `robots_resolved`, say) see the new status, or
         # wait for the next answer.
         flight.callers = queue.remove_callers()
         queue.landing.append(flight)
@@ -413,8 +415,10 @@ class Flights:
     ) -> None:
         """Tell that there is no answer, and will be none."""
         if flight.is_put_off:
+            # Those who wait for it wait for the flight that is queued in its place.
             return
         if flight.is_abandoned:
+            # Only listeners are told: nobody waits for it.
             await self._tell(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
@@ -453,6 +457,7 @@ class Flights:
             self._give_up(queue, ProjectError(status.reason))
         elif state is not None:
             self._room.answered(queue, state)
+            # While the origin is unreachable, callers wait for the next attempt.
             if not isinstance(status, Unreachable):
                 tell(queue.remove_callers(), state)
 

@@ -69,9 +69,11 @@ class Origins:
         self._listeners: list[ResolutionListener] = []
         """Notified of answers, one after the other. RepMiddleware (middleware.py) says why in which order."""
         self._isolated = Isolation(context.crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def notify(self, *listeners: ResolutionListener) -> None:
-        """From now on, notify these too of answers, in this order after those there are."""
+        """From now on, notify *listeners*, too, of answers: in this order, after those who are notified
+        already."""
         self._listeners += listeners
 
     async def _ask(self, flight: Flight) -> OriginState:

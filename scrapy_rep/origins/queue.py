@@ -88,7 +88,7 @@ class Tally:
 
 
 class _Counts(NamedTuple):
-    """What one queue adds to a :class:`Tally`."""
+    """What one queue adds to the fields of a :class:`Tally`."""
 
     waiting: int = 0
     held: int = 0
@@ -142,7 +142,8 @@ class Queue:
     released_at: float = 0.0
     """When the answer came that releases them, in seconds of this queue's clock."""
     good_until: float = 0.0
-    """Until then, that answer releases them, even if the answer may not be kept so long."""
+    """Until this running time of the crawl, that answer releases them, even if the answer may not be kept so
+    long."""
     has_turn: bool = False
     """Whether the gate is going to let some leave."""
     on_their_way: list[Request] = field(default_factory=list)

@@ -205,12 +205,12 @@ class Targets:
         addresses = await self._look_up(target)
         if addresses:
             return any(map(is_private_address, addresses))
-        # DNS errs, too: a private address that the name once had counts until there is another.
+        # A look-up that fails proves nothing: a private address that the name had before still counts.
         return host in self._private
 
     def keep(self, origin: Origin) -> None:
-        """Keep *origin* outside, if it is there: if it has a public address, watch it from now on. What
-        *origin* names on its own host is not refused, so its own address must not become private."""
+        """Watch connections to *origin* from now on, if it has a public address. :meth:`refuses` lets it name
+        whatever it likes on its own host, so its address must not become private later."""
         host = _name(origin)
         if host in self._public:
             self._watched.add(host)
@@ -396,6 +396,8 @@ async def look_up(host: str) -> Sequence[str]:
 
 
 async def _look_up_with_reactor(host: str) -> Sequence[str]:
+    """Return the addresses of *host*: the reactor's resolver calls a receiver with each (Twisted's
+    IResolutionReceiver), and then to say that there are no more."""
     from twisted.internet import reactor
 
     addresses: list[str] = []

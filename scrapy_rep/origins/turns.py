@@ -35,6 +35,7 @@ class Turns:
         self._storage = storage
         self._delay_of = delay_of
         self._isolated = Isolation(context.crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def queued(self, key: str) -> None:
         """Note that a request is about to queue in the slot *key*. If the slot is slowed, pace it."""
