@@ -88,8 +88,7 @@ def _read(value: str | Chain) -> _Reading:
         tokens = chain(value)
     except ValueError:
         # It is no token or list of tokens, so perhaps a header.
-        token = product_token(value) if isinstance(value, str) else None
-        tokens = () if token is None else (token,)
+        tokens = _token_in_header(value)
     if tokens and isinstance(value, str):
         # Tokens have no digits. Of a name with digits in a header, product_token() returns what precedes
         # them. The warning is about the whole name.
@@ -100,9 +99,18 @@ def _read(value: str | Chain) -> _Reading:
     return _Reading(tokens, warning_of_digits(tokens))
 
 
+def _token_in_header(value: str | Chain) -> Chain:
+    """Return the product token in *value* as a chain, if *value* is a header that has one; empty if not."""
+    token = None
+    if isinstance(value, str):
+        token = product_token(value)
+    return () if token is None else (token,)
+
+
 def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
     """Read what follows the *header_name* that *value* begins with, and warn of that."""
-    tokens, warning = _read(value[header_name.end() :])
+    rest_of_value = value[header_name.end() :]
+    tokens, warning = _read(rest_of_value)
     if tokens:
         warning = f"Rules for {', '.join(tokens)} apply."
     quoted = value[:_MAX_QUOTED]
@@ -175,7 +183,9 @@ class Agents:
                 return to_unicode(header, "latin-1"), where
         # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
         header = getattr(self.crawler.spider, "user_agent", None)
-        return str(header or settings.get("USER_AGENT") or ""), "the setting USER_AGENT"
+        if not header:
+            header = settings.get("USER_AGENT")
+        return str(header or ""), "the setting USER_AGENT"
 
     def is_usual(self, request: Request) -> bool:
         """Return whether :attr:`usual` is the chain of *request*. False if :meth:`chain_of` has to tell."""

@@ -268,9 +268,8 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
                 break
             decoder = new_decoder()
             output += decoder.decompress(data, READ_BYTES - len(output))
-            if (
-                not decoder.eof
-            ):  # the data ends before the stream does, or there is enough
+            if not decoder.eof:
+                # The data ends before the stream does, or there is enough.
                 return output, False
             # The next member of a gzip file. Zeros between members are padding.
             data = decoder.unused_data.lstrip(b"\0")
@@ -522,7 +521,8 @@ _TLS = _Kind(
 _DEAD = _Kind(
     types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
     names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
-    texts=re.compile(r"\bclient error \(Connect\)"),  # hyper's: pyreqwest has one class
+    # Of hyper: pyreqwest, which uses it, has one class for all failures.
+    texts=re.compile(r"\bclient error \(Connect\)"),
     # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
     curl_codes=frozenset({6, 7}),
 )

@@ -62,7 +62,8 @@ class Choices:
         anyway."""
         if answer.outcome is Outcome.UNREACHABLE:
             return ""
-        if _is_forbidden(answer) and self._settings.forbidden == "hold":
+        holds_forbidden = self._settings.forbidden == "hold"
+        if holds_forbidden and _is_forbidden(answer):
             return "REP_FORBIDDEN is 'hold'"
         if self._settings.challenge != "hold":
             return ""

@@ -40,7 +40,11 @@ class CrawlDelay(ResolutionListener):
     ) -> None:
         """*storage*: shared by processes that take turns."""
         self._context = context
+        self._stats = context.stats
+        self._slots = context.engine.slots
         settings = context.settings
+        self._obey_global = settings.obey_global_group
+        self._is_dry_run = settings.dry_run
         limit = settings.crawl_delay
         self._longest_kept = 0.0
         """Seconds: longer delays are cut to this. 0: no delays are kept."""
@@ -63,7 +67,7 @@ class CrawlDelay(ResolutionListener):
         """None: this process keeps delays alone."""
         if not self._longest_kept:
             return
-        if storage is not None and storage.shares_turns and not settings.dry_run:
+        if storage is not None and storage.shares_turns and not self._is_dry_run:
             self._turns = Turns(context, storage, self._delay_of)
         connect = context.crawler.signals.connect
         connect(self._reached_downloader, signals.request_reached_downloader)
@@ -90,21 +94,21 @@ class CrawlDelay(ResolutionListener):
 
     def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
         """Return the line that asks for the longest delay; None if there is none, or no delays are kept."""
-        return self._pace(state, chain).slowest if self._longest_kept else None
+        if not self._longest_kept:
+            return None
+        return self._pace(state, chain).slowest
 
     def _pace(self, state: OriginState, chain: Chain) -> Pace:
         if state.robots is None:
             return Pace()
-        obey_global = self._context.settings.obey_global_group
-        return state.robots.pace(chain, obey_global)
+        return state.robots.pace(chain, self._obey_global)
 
     def refusal(self, state: OriginState, chain: Chain) -> Decision | None:
         """Return the decision against all URLs of an origin that asks for a longer delay than is
         allowed, if such origins are not crawled; None if it may be crawled."""
         if self._max_delay is None or state.robots is None:
             return None
-        obey_global = self._context.settings.obey_global_group
-        return too_slow(state.robots, chain, obey_global, self._max_delay)
+        return too_slow(state.robots, chain, self._obey_global, self._max_delay)
 
     def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
@@ -114,12 +118,13 @@ class CrawlDelay(ResolutionListener):
         is_new = self._reported.add((state.name, "skipped"))
         if not is_new:
             return
-        self._context.stats.inc_value("rep/crawl_delay/skipped")
+        self._stats.inc_value("rep/crawl_delay/skipped")
         message = (
             "Not crawling %(origin)s: %(field)s in line %(line)d of its robots.txt asks for "
             "%(seconds)g s between requests, more than REP_CRAWL_DELAY allows"
         )
-        values = {"origin": state.name, **slowest._asdict()}
+        values = slowest._asdict()
+        values["origin"] = state.name
         self._log_skipped.log(message, values, self._context.spider)
 
     # When its slot is slowed down
@@ -131,7 +136,7 @@ class CrawlDelay(ResolutionListener):
         request = flight.request
         chain = self._agents.chain_of(request)
         if self.refusal(state, chain) is None:
-            key = self._context.engine.slots.key_of(request.url)
+            key = self._slots.key_of(request.url)
             self._slow_down(key, state, chain)
             if self._turns is not None:
                 self._turns.queued(key)
@@ -139,18 +144,20 @@ class CrawlDelay(ResolutionListener):
         if visit_time is None:
             return
         if self._reported.add((state.name, visit_time.value)):
-            self._context.stats.inc_value("rep/visit_time/origins")
+            self._stats.inc_value("rep/visit_time/origins")
 
     def _reached_downloader(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""
         key = request.meta[SLOT_KEY]
         # Our own requests have this meta key, too: they are not slowed down.
         if not request.meta.get("dont_obey_robotstxt"):
-            if key == self._context.engine.slots.key_of(request.url):
+            scrapys_key = self._slots.key_of(request.url)
+            if key == scrapys_key:
                 self._placed_by_scrapy.add(request)
             state = self._state_of(request)
             if state is not None:
-                self._slow_down(key, state, self._agents.chain_sent(request))
+                chain = self._agents.chain_sent(request)
+                self._slow_down(key, state, chain)
         if self._turns is not None:
             self._turns.queued(key)
 
@@ -159,7 +166,8 @@ class CrawlDelay(ResolutionListener):
         other hosts, and links that inherit the meta, would queue there, and not in the slot of their own
         origin with its delay. A slot that the user chose stays."""
         if self._turns is not None:
-            self._turns.came_back(request.meta.get(SLOT_KEY, ""), request)
+            key = request.meta.get(SLOT_KEY, "")
+            self._turns.came_back(key, request)
         if request in self._placed_by_scrapy:
             self._placed_by_scrapy.discard(request)
             request.meta.pop(SLOT_KEY, None)
@@ -196,20 +204,19 @@ class CrawlDelay(ResolutionListener):
 
     def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
         """Return the agents that use the slot *key* for the origin: *chain*, and those before."""
-        earlier = self._context.engine.slots.agents_of(key, state.name)
+        earlier = self._slots.agents_of(key, state.name)
         return {chain, *earlier}
 
     def _slow_down(self, key: str, state: OriginState, chain: Chain) -> None:
         """Make the slot *key* keep the longest delay of the agents that use it, *chain* among them. In a
         dry run, only tell what would be."""
-        slots = self._context.engine.slots
         settings = self._context.crawler.settings
         for agent in self._agents_in(key, state, chain):
             seconds = self._kept_seconds(state, agent)
-            if self._context.settings.dry_run:
+            if self._is_dry_run:
                 is_slower = seconds > settings.getfloat("DOWNLOAD_DELAY")
             else:
-                is_slower = slots.slow(key, state.name, agent, seconds)
+                is_slower = self._slots.slow(key, state.name, agent, seconds)
             if is_slower:
                 self._tell(state, agent, seconds)
 
@@ -221,16 +228,17 @@ class CrawlDelay(ResolutionListener):
         is_new = self._reported.add((state.name, seconds))
         if not is_new:
             return
-        stats = self._context.stats
-        stats.inc_value("rep/crawl_delay/origins")
-        stats.max_value("rep/crawl_delay/max", seconds)
+        self._stats.inc_value("rep/crawl_delay/origins")
+        self._stats.max_value("rep/crawl_delay/max", seconds)
         message = (
             "Waiting %(seconds)g s between requests to %(origin)s: %(field)s in line %(line)d of its "
             "robots.txt"
         )
-        values = {"origin": state.name, **slowest._asdict(), "seconds": seconds}
+        values = slowest._asdict()
+        values["origin"] = state.name
+        values["seconds"] = seconds
         if slowest.seconds > seconds:
-            stats.inc_value("rep/crawl_delay/limited")
+            self._stats.inc_value("rep/crawl_delay/limited")
             message += " asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
             values["asked"] = slowest.seconds
         self._log.log(message, values, self._context.spider)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -58,6 +58,9 @@ the others."""
 _MAX_SOCKETS = 512
 """All fetches at a time, at most, unless more quick ones are allowed: each has a socket, and operating systems
 let a process open some 1,000 files and sockets."""
+
+_Line: TypeAlias = OrderedDict[Flight, None]
+"""Flights in the order in which they came. Each can be removed at once, wherever it stands."""
 
 CANCELLED = (CancelledError, asyncio.CancelledError)
 """What a cancelled fetch raises, with Twisted and with asyncio. A project's own code may raise them, too."""
@@ -123,9 +126,9 @@ class Flights:
         """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
         """Calls for each origin when the next step for its queue is due."""
-        self._first: OrderedDict[Flight, None] = OrderedDict()
+        self._first: _Line = OrderedDict()
         """First attempts that are queued."""
-        self._again: OrderedDict[Flight, None] = OrderedDict()
+        self._again: _Line = OrderedDict()
         """Retries that are queued."""
         self._take_off_soon: CallLaterResult | None = None
         """Calls :meth:`_take_off` in the next step of the event loop; None if that isn't needed."""
@@ -133,7 +136,7 @@ class Flights:
         """How many are in flight."""
         self._quick = 0
         """How many of these aren't slow."""
-        self._slow: OrderedDict[Flight, None] = OrderedDict()
+        self._slow: _Line = OrderedDict()
         """Those that are slow."""
         self._telling: set[Flight] = set()
         """Those of whose answers listeners are being told."""
@@ -182,7 +185,9 @@ class Flights:
         if seconds is not None and seconds <= 0:
             raise StillWaiting
         queue = self.queue_of(flight.origin)
-        callers = flight.callers if flight in queue.landing else queue.callers
+        callers = queue.callers
+        if flight in queue.landing:
+            callers = flight.callers
         return await self._wait_among(callers, queue, seconds)
 
     async def next_answer(self, origin: Origin) -> OriginState:
@@ -327,21 +332,27 @@ class Flights:
         self._take_off_soon = None
         if self._slow_give_way:
             self._put_off_slow()
-        while self._end.result is None and (self._first or self._again):
-            if self._quick >= self._max_quick or self._running >= self._max_running:
-                break
+        while self._has_place() and (self._first or self._again):
             queued = self._first or self._again
             flight, _ = queued.popitem(last=False)
             self._running += 1
             self._quick += 1
             flight.has_place = True
-            self.queue_of(flight.origin).take_off(self.clock())
+            queue = self.queue_of(flight.origin)
+            queue.take_off(self.clock())
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
             # The place becomes free here and not in _fly(), since a task that is cancelled at once does not
             # even begin.
             flight.running.addBoth(self._came_down, flight)
+            # Anew: without asyncio, the fetch may have ended already, and its queue may be forgotten.
             self.settle(self.queue_of(flight.origin))
+
+    def _has_place(self) -> bool:
+        """Return whether one more may be in flight: none once the spider closes."""
+        if self._end.result is not None:
+            return False
+        return self._quick < self._max_quick and self._running < self._max_running
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. What is broken off was
@@ -366,7 +377,8 @@ class Flights:
     def _came_down(self, result: Any, flight: Flight) -> Any:
         """Note that the task of *flight* has ended."""
         self._free_place(flight)
-        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
+        is_failure = isinstance(result, Failure)
+        if is_failure and isinstance(result.value, CANCELLED):
             return None  # a cancelled task has nothing to tell
         return result
 
@@ -473,7 +485,9 @@ class Flights:
     def abandon(self, origin: Origin) -> None:
         """Cancel the fetch of *origin*, unless somebody else waits for it."""
         queue = self.queues.get(origin)
-        if queue is not None and queue.fetch is not None and queue.is_empty:
+        if queue is None or queue.fetch is None:
+            return
+        if queue.is_empty:
             self._cancel(queue, queue.fetch)
             self.settle(queue)
 
@@ -511,7 +525,8 @@ def _as_bug(error: BaseException) -> Exception:
     """Return what to tell those who wait of an unexpected *error*. Not that something was cancelled: they
     must not think that they were."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
-        return RuntimeError(f"the fetch was cancelled ({type(error).__name__})")
+        name = type(error).__name__
+        return RuntimeError(f"the fetch was cancelled ({name})")
     return error
 
 

@@ -95,7 +95,8 @@ class Origins:
             return state
         if self._is_plain(state, chain):
             state.rules = self._rules_of(state, chain)
-            self.table.add_prefix(state, usual_url[1] + "/")
+            prefix = usual_url[1] + "/"
+            self.table.add_prefix(state, prefix)
         return state
 
     def _is_plain(self, state: OriginState, chain: Chain) -> bool:
@@ -126,7 +127,8 @@ class Origins:
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None:
             origin = origin_of(request)
-            return self.cache.get(origin) or origin, path_in(request)
+            state = self.cache.get(origin)
+            return state or origin, path_in(request)
         prefix = usual_url[1] + "/"
         path = usual_url[2]
         # By prefix first: to make an Origin of a URL takes longer than all of this.
@@ -184,6 +186,7 @@ class Origins:
         key = rules.find(comparable(path))
         if always or not allows(key):
             return robots.decision(token, key)
-        if chain is self.agents.usual and isinstance(state.status, Fresh):
+        is_usual = chain is self.agents.usual
+        if is_usual and isinstance(state.status, Fresh):
             state.rules = rules
         return None

@@ -288,8 +288,9 @@ class Queue:
     def _counted(self) -> int:
         """Return how many count towards the limit of requests that may wait for first answers: only a few
         once the answer to a first fetch is late, so that such an origin doesn't stop the others."""
-        is_first_fetch = self.fetch is not None and not self.fetch.again
-        if not is_first_fetch or self.lateness is Lateness.NOT_LATE:
+        if self.fetch is None or self.fetch.again:  # no first fetch
+            return self.unheld
+        if self.lateness is Lateness.NOT_LATE:
             return self.unheld
         if self.lateness is Lateness.LATE:
             return min(LATE_COUNT, self.unheld + self.count)
@@ -373,7 +374,7 @@ class Queue:
         self.held = _move_older(self.held, self.leaving_held, before)
         heapify(self.held)
         self.waiting = _move_older(self.waiting, self.leaving_others, before)
-        self.without_room = min(self.without_room, len(self.waiting))
+        self._limit_without_room()
         self.find_oldest()
         self.report()
 
@@ -413,9 +414,13 @@ class Queue:
         self.waiting = list(filterfalse(is_taken, self.waiting))
         self.held = list(filterfalse(is_taken, self.held))
         heapify(self.held)
-        self.without_room = min(self.without_room, len(self.waiting))
+        self._limit_without_room()
         self.report()
         return sorted(taken)
+
+    def _limit_without_room(self) -> None:
+        """Bring :attr:`without_room` up to date, since some of those that wait are gone."""
+        self.without_room = min(self.without_room, len(self.waiting))
 
     def first_leaving(self) -> Held | None:
         """Return the request that is next to leave; None if none is about to."""
@@ -500,7 +505,8 @@ def _during_fetch(
     """Return the steps of an origin whose *fetch* is queued or in flight."""
     due: dict[Step, float] = {}
     if fetch.took_off_at is not None and not fetch.is_slow:
-        due[Step.FREE_PLACE] = fetch.took_off_at + fetch.patience * SLOW_SECONDS
+        seconds = fetch.patience * SLOW_SECONDS
+        due[Step.FREE_PLACE] = fetch.took_off_at + seconds
     stays = bool(queue.waiting or queue.held)
     if stays and queue.lateness is Lateness.NOT_LATE:
         due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS

@@ -61,7 +61,9 @@ class OriginState:
     def learn(self, entry: Entry) -> None:
         """Replace what is known by *entry*. The status stays."""
         self.entry = entry
-        self.robots = RobotsTxt(entry) if entry.has_copy else None
+        self.robots = None
+        if entry.has_copy:
+            self.robots = RobotsTxt(entry)
 
     @property
     def bytes(self) -> int:
@@ -98,6 +100,9 @@ class OriginState:
         return isinstance(status, Fresh) and status.forbids_all
 
 
+_StateListener = Callable[[OriginState], None]
+
+
 class OriginTable:
     """A limited number of origins, and of bytes. The least recently used leave; if only bytes are
     short, only those above the average size do. The latest stays, whatever its size.
@@ -124,10 +129,10 @@ class OriginTable:
         """Pinned origins by name."""
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed origins by what their URLs begin with, up to the path's slash: for the fast path."""
-        self._listeners: list[Callable[[OriginState], None]] = []
+        self._listeners: list[_StateListener] = []
         """Called with each state that is about to be forgotten or packed."""
 
-    def notify(self, listener: Callable[[OriginState], None]) -> None:
+    def notify(self, listener: _StateListener) -> None:
         """From now on, call *listener* with each state that is about to be forgotten or packed."""
         self._listeners.append(listener)
 
@@ -178,7 +183,8 @@ class OriginTable:
         if self._packed is not None:
             parsed_bytes = min(self._parsed_bytes, self._max_parsed_bytes)
             max_packed = self._max_origins - len(self._parsed)
-            self._packed.shrink(max_packed, self._max_bytes - parsed_bytes)
+            max_packed_bytes = self._max_bytes - parsed_bytes
+            self._packed.shrink(max_packed, max_packed_bytes)
 
     def _pack_oldest(self, latest: OriginState) -> None:
         """Pack the least recently used of the parsed origins, but not the *latest*, until their number and

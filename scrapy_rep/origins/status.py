@@ -230,6 +230,7 @@ _Follow: TypeAlias = Callable[[Any, Any], Status]
 """A function of a status and an event that returns the status that follows."""
 
 _Row: TypeAlias = dict[type[Event], _Follow]
+"""What follows one status, by event."""
 
 _AFTER_ANY: _Row = {
     Answered: _answered,
