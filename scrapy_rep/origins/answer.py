@@ -642,6 +642,7 @@ def _is_bug(error: Exception, component: str) -> bool:
 
 
 def _package(module: str) -> str:
+    """Return the top-level package of *module*."""
     return module.partition(".")[0]
 
 

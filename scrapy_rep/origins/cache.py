@@ -298,8 +298,10 @@ class RobotsCache:
         known_at = -math.inf if state is None else state.entry.updated_at
 
         def is_enough(entry: Entry) -> bool:
-            is_new = entry.updated_at > known_at
-            return is_new and self._is_usable(entry) and not self._refuses(entry)
+            """Return whether *entry* makes a fetch needless. Is called in a thread, too."""
+            if entry.updated_at <= known_at or not self._is_usable(entry):
+                return False
+            return not self._refuses(entry)
 
         seconds = _POLL_SECONDS
         while True:
@@ -459,8 +461,8 @@ class RobotsCache:
         if isinstance(answer.error, NOT_ABOUT_SITE):
             return before.unreachable_for
         limit = self._settings.unreachable_limit
-        has_ladder = self.choices is not None and self.choices.ladder
-        if has_ladder and before.unreachable_for < BLACKOUT:
+        has_steps = self.choices is not None and self.choices.ladder
+        if has_steps and before.unreachable_for < BLACKOUT:
             # The 12 hours of Google's rule are counted like the 30 days: as time during which attempts
             # failed, not as time on the clock.
             limit = BLACKOUT
@@ -473,7 +475,7 @@ class RobotsCache:
     ) -> OriginState:
         """Make *entry* what is known of *origin*. *is_stored*: it comes from the storage."""
         if self._refuses(entry):
-            entry = Entry(entry.origin)
+            entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
         self._judge(state, is_stored=is_stored)
         return state

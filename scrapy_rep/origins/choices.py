@@ -39,7 +39,8 @@ class Choices:
         steps, after 12 hours and after 30 days."""
         self.overrides: dict[str, Answer] = {}
         """The project's own answers by host, or by ``*.`` and a domain."""
-        for host, override in (settings.overrides or {}).items():
+        overrides = settings.overrides or {}
+        for host, override in overrides.items():
             self.overrides[host] = _own_answer(host, override)
 
     def own_answer(self, origin: Origin, now: float) -> Answer | None:

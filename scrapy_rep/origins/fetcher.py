@@ -296,7 +296,8 @@ class Fetcher:
         hops = 0
         visited = {url}
         while True:
-            elsewhere = is_elsewhere(Origin.from_url(url), origin)
+            url_origin = Origin.from_url(url)
+            elsewhere = is_elsewhere(url_origin, origin)
             hop = Hop(allowance, on_queue, elsewhere)
             response = await self._ask(url, hops, page_request, hop)
             if isinstance(response, Answer):
@@ -312,7 +313,7 @@ class Fetcher:
                 note = f"more than {MAX_HOPS} redirects"
                 return _missing(url, hops, response, note)
             target_origin = Origin.from_url(target)
-            if await self.targets.refuses(target_origin, Origin.from_url(url)):
+            if await self.targets.refuses(target_origin, url_origin):
                 why = "the address is private; see REP_PRIVATE_HOSTS"
                 return Answer(
                     Outcome.UNREACHABLE,

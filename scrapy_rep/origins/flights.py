@@ -217,7 +217,8 @@ class Flights:
         origin = queue.origin
         if self.queues.get(origin) is not queue:  # it is forgotten already
             return
-        if queue.is_empty and queue.fetch is None and not queue.landing:
+        has_fetch = queue.fetch is not None or queue.landing
+        if queue.is_empty and not has_fetch:
             self._alarm.forget(origin)
             del self.queues[origin]
             return
@@ -247,8 +248,10 @@ class Flights:
         """Return a step that is due for *queue*, and not among those *done* just now."""
         now = self.clock()
         status, _ = self._status_of(queue.origin)
-        for step, moment in steps(status, queue, now, self.limits).items():
-            if moment <= now + ROUNDING and step not in done:
+        all_steps = steps(status, queue, now, self.limits)
+        for step, moment in all_steps.items():
+            is_due = moment <= now + ROUNDING
+            if is_due and step not in done:
                 return step
         return None
 
@@ -352,7 +355,9 @@ class Flights:
         """Return whether one more may be in flight: none once the spider closes."""
         if self._end.result is not None:
             return False
-        return self._quick < self._max_quick and self._running < self._max_running
+        if self._running >= self._max_running:
+            return False
+        return self._quick < self._max_quick
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. What is broken off was

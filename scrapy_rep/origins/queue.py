@@ -240,11 +240,13 @@ class Queue:
 
     @property
     def clock_runs(self) -> bool:
+        """Whether time counts now."""
         return self._stopped_at is None
 
     def when(self, clock_time: float, now: float) -> float:
         """Return the moment at which this queue's clock, if it goes on, shows *clock_time*."""
-        return now + clock_time - self.clock(now)
+        remaining = clock_time - self.clock(now)
+        return now + remaining
 
     @property
     def oldest_bound(self) -> float:
@@ -438,7 +440,7 @@ class Queue:
         return held
 
     def _heap_of_first(self) -> list[Held]:
-        """Return the heap that begins with the request that is next to leave."""
+        """Return the heap that begins with the request that is next to leave; an empty one if none is."""
         if not self.leaving_others:
             return self.leaving_held
         if not self.leaving_held:

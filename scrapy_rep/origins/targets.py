@@ -278,6 +278,7 @@ class Targets:
 
 
 def _name(origin: Origin) -> str:
+    """Return the host of *origin* as it is kept in sets: without the dot that may end it."""
     return origin.host.rstrip(".")
 
 

@@ -31,7 +31,8 @@ class Turns:
     ) -> None:
         """*delay_of* returns the origin of a request, and the seconds between two of its requests; 0
         if it has no delay."""
-        self._context = context
+        self._stats = context.stats
+        self._slots = context.engine.slots
         self._storage = storage
         self._delay_of = delay_of
         self._isolated = Isolation(context.crawler)
@@ -39,12 +40,13 @@ class Turns:
 
     def queued(self, key: str) -> None:
         """Note that a request is about to queue in the slot *key*. If the slot is slowed, pace it."""
-        if self._context.engine.slots.paced(key, take=True) is not None:
+        slot = self._slots.paced(key, take=True)
+        if slot is not None:
             call_later(0, self._send_next, key)  # the request is in the queue then
 
     def came_back(self, key: str, request: Request) -> None:
         """Note that the transfer of *request*, from the slot *key*, has ended."""
-        slot = self._context.engine.slots.paced(key)
+        slot = self._slots.paced(key)
         if slot is not None:
             slot.came_back(request)
             self._send_next(key)
@@ -52,12 +54,14 @@ class Turns:
     def _send_next(self, key: str) -> None:
         """Begin to take a turn for the request that waits in the slot *key*, if there is one and the slot
         is paced. A slot that nothing slows any more is left to Scrapy."""
-        slots = self._context.engine.slots
-        slot = slots.paced(key)
+        slot = self._slots.paced(key)
         if slot is None:
             return
         request = slot.take_next()
-        if request is not None and not slots.unpace(key):
+        if request is None:
+            return
+        is_left_to_scrapy = self._slots.unpace(key)
+        if not is_left_to_scrapy:
             deferred_from_coro(self._take_turn(slot, request))
 
     async def _take_turn(self, slot: PacedSlot, request: Request) -> None:
@@ -79,5 +83,5 @@ class Turns:
             return None
         moment = await self._storage.turn(origin, seconds, slot.own_seconds)
         if moment is None:
-            self._context.stats.inc_value("rep/crawl_delay/alone")
+            self._stats.inc_value("rep/crawl_delay/alone")
         return moment
