@@ -1,4 +1,5 @@
-"""What a request says: its origin, the path that rules match, and its product tokens (docs/decisions.md)."""
+"""What a request says: its origin, the path that rules match, and its product tokens
+(docs/decisions.md)."""
 
 from __future__ import annotations
 
@@ -26,19 +27,22 @@ from scrapy_rep.text import warning_of_digits
 logger = get_logger(__name__)
 
 USUAL_URL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
-"""Matches most URLs. Group 1: scheme, host and port; group 2: path and query. URLs that don't match (with
-user info, or without a path, say) take :func:`origin_of` and :func:`path_in`, which are slower."""
+"""Matches most URLs. Group 1: scheme, host and port; group 2: path and query. URLs that
+don't match (with user info, or without a path, say) take :func:`origin_of` and
+:func:`path_in`, which are slower."""
 
 SCHEME_LENGTH = len("https://")
-"""Where to start looking for the slash that begins a URL's path: behind the slashes of ``http://``, too,
-since no host is empty."""
+"""Where to start looking for the slash that begins a URL's path: behind the slashes of
+``http://``, too, since no host is empty."""
 
 FOREIGN_SCHEME = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-"""Matches the beginning of URLs that the protocol doesn't cover: data:, file:, s3: and the like."""
+"""Matches the beginning of URLs that the protocol doesn't cover: data:, file:, s3: and
+the like."""
 
 
-# The next two functions read URLs as download handlers do. With the meta key `verbatim_url` (Scrapy 2.18)
-# a URL is as the spider wrote it, with a leading blank, say, which urlparse_cached() and urlsplit() strip.
+# The next two functions read URLs as download handlers do. With the meta key
+# `verbatim_url` (Scrapy 2.18) a URL is as the spider wrote it, with a leading blank,
+# say, which urlparse_cached() and urlsplit() strip.
 
 
 def origin_of(request: Request) -> Origin:
@@ -47,7 +51,8 @@ def origin_of(request: Request) -> Origin:
 
 
 def path_in(request: Request) -> str:
-    """Return the part of the request's URL that rules match (:func:`.matching.path_of`)."""
+    """Return the part of the request's URL that rules match
+    (:func:`.matching.path_of`)."""
     # Unlike urlparse(), urlsplit() keeps a semicolon at the end of the path.
     return path_of(urlsplit(request.url).geturl())
 
@@ -59,7 +64,8 @@ SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 """The attribute by which a spider names its agent."""
 
 _MAX_REMEMBERED_VALUES = 1000
-"""Values whose tokens are remembered. Not all: some projects send a different header each time."""
+"""Values whose tokens are remembered. Not all: some projects send a different header
+each time."""
 
 _MAX_QUOTED = 200
 """Characters of a value that a warning quotes."""
@@ -90,8 +96,8 @@ def _read(value: str | Chain) -> _Reading:
         # It is no token or list of tokens, so perhaps a header.
         tokens = _token_in_header(value)
     if tokens and isinstance(value, str):
-        # Tokens have no digits. Of a name with digits in a header, product_token() returns what precedes
-        # them. The warning is about the whole name.
+        # Tokens have no digits. Of a name with digits in a header, product_token()
+        # returns what precedes them. The warning is about the whole name.
         with_digit = rf"(?<![\w-]){tokens[0]}[0-9][\w-]*"
         name = re.search(with_digit, value, re.ASCII)
         if name is not None:
@@ -100,7 +106,8 @@ def _read(value: str | Chain) -> _Reading:
 
 
 def _token_in_header(value: str | Chain) -> Chain:
-    """Return the product token in *value* as a chain, if *value* is a header that has one; empty if not."""
+    """Return the product token in *value* as a chain, if *value* is a header that has
+    one; empty if not."""
     token = None
     if isinstance(value, str):
         token = product_token(value)
@@ -108,7 +115,8 @@ def _token_in_header(value: str | Chain) -> Chain:
 
 
 def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
-    """Read what follows the *header_name* that *value* begins with, and warn of that."""
+    """Read what follows the *header_name* that *value* begins with, and warn of
+    that."""
     rest_of_value = value[header_name.end() :]
     tokens, warning = _read(rest_of_value)
     if tokens:
@@ -123,8 +131,8 @@ def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
 
 
 class Agents:
-    """Determines the chain of each request: the product tokens that it obeys rules for, most specific
-    first."""
+    """Determines the chain of each request: the product tokens that it obeys rules for,
+    most specific first."""
 
     def __init__(
         self,
@@ -132,25 +140,26 @@ class Agents:
         settings: RepSettings,
         usual: Chain | None = None,
     ) -> None:
-        """*usual*: the chain of requests that don't name an agent (``scrapy robots --agent``); None for
-        what the project says."""
+        """*usual*: the chain of requests that don't name an agent (``scrapy robots
+        --agent``); None for what the project says."""
         self.crawler = crawler
         self._has_warned = False
         self.usual = settings.user_agent
-        """The chain of requests that don't name an agent. None until the first of them comes: only then is
-        USER_AGENT read (:attr:`default`)."""
+        """The chain of requests that don't name an agent. None until the first of them
+        comes: only then is USER_AGENT read (:attr:`default`)."""
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
         if self.usual is None and configured:
             self.usual = self._chain_in(configured, "the setting ROBOTSTXT_USER_AGENT")
         self.fixed = self.usual is not None
-        """Whether the project has named its agent. Then the User-Agent headers of requests don't count."""
+        """Whether the project has named its agent. Then the User-Agent headers of
+        requests don't count."""
         if usual is not None:  # then USER_AGENT isn't read, nor warned of
             self.usual = usual
         OF_ALL_CRAWLS.add(self)
 
     def check_spider(self) -> None:
-        """Apply the spider's attribute ``robotstxt_user_agent``, if it has one; ``SettingsError`` if that is
-        no token or list of tokens."""
+        """Apply the spider's attribute ``robotstxt_user_agent``, if it has one;
+        ``SettingsError`` if that is no token or list of tokens."""
         crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
@@ -173,7 +182,8 @@ class Agents:
         return self.usual
 
     def _default_header(self) -> tuple[str, str]:
-        """Return the User-Agent header that Scrapy sends by default, and what sets it, in words."""
+        """Return the User-Agent header that Scrapy sends by default, and what sets it,
+        in words."""
         settings = self.crawler.settings
         default_headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
         for name, header in default_headers.items():
@@ -188,17 +198,20 @@ class Agents:
         return str(header or ""), "the setting USER_AGENT"
 
     def is_usual(self, request: Request) -> bool:
-        """Return whether :attr:`usual` is the chain of *request*. False if :meth:`chain_of` has to tell."""
+        """Return whether :attr:`usual` is the chain of *request*. False if
+        :meth:`chain_of` has to tell."""
         if AGENT_KEY in request.meta:
             return False
         return self.fixed or "User-Agent" not in (request.headers or ())
 
     def chain_of(self, request: Request) -> Chain:
-        """Return the chain of *request*; empty if it has no token (then ``*`` applies)."""
+        """Return the chain of *request*; empty if it has no token (then ``*``
+        applies)."""
         value = request.meta.get(AGENT_KEY)
         if value is not None:
             return self._chain_in(value, f"a request's meta[{AGENT_KEY!r}]")
-        # Nearly all requests have no headers here, and to look one up costs more than the rest of this.
+        # Nearly all requests have no headers here, and to look one up costs more than
+        # the rest of this.
         if not self.fixed and request.headers:
             header = request.headers.get("User-Agent")
             if header:
@@ -207,15 +220,15 @@ class Agents:
         return self.default if self.usual is None else self.usual
 
     def chain_sent(self, request: Request) -> Chain:
-        """Return the chain of a request that was sent: by then it has a User-Agent header, which may
-        be Scrapy's or a browser's."""
+        """Return the chain of a request that was sent: by then it has a User-Agent
+        header, which may be Scrapy's or a browser's."""
         if request.meta.get(AGENT_KEY) is not None or self.fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
 
     def _chain_in(self, value: Any, where: str) -> Chain:
-        """Return the chain that *value* names, which may be a full User-Agent header, or of any type;
-        warn if it names none. *where*: what sets it, in words."""
+        """Return the chain that *value* names, which may be a full User-Agent header,
+        or of any type; warn if it names none. *where*: what sets it, in words."""
         tokens, warning = _read(_as_text(value))
         if not tokens and not self._has_warned:
             quoted = str(value)[:_MAX_QUOTED]
@@ -236,7 +249,8 @@ class Agents:
 
 
 def _as_text(value: Any) -> str | Chain:
-    """Return *value* as :func:`_read` takes it: what is no text becomes a tuple of texts."""
+    """Return *value* as :func:`_read` takes it: what is no text becomes a tuple of
+    texts."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Iterable):
@@ -249,6 +263,7 @@ OF_ALL_CRAWLS: WeakSet[Agents] = WeakSet()
 
 
 def chain_in_header(request: Request) -> Chain:
-    """Return the chain that the request's User-Agent header names; empty without a token."""
+    """Return the chain that the request's User-Agent header names; empty without a
+    token."""
     header = request.headers.get("User-Agent") or b""
     return _read(header.decode("latin-1")).tokens

@@ -1,8 +1,10 @@
-"""What came of one fetch of a robots.txt (REP.md sections 2 and 3): an answer or a failure.
+"""What came of one fetch of a robots.txt (REP.md sections 2 and 3): an answer or a
+failure.
 
-The body of an answer is decoded here, up to a limit. Scrapy's HttpCompressionMiddleware fails a response
-that is too large, while the protocol wants its beginning. The cause of a failure is found out here, too: the
-origin, a proxy or the project itself. Only a failure that the origin caused says anything about it.
+The body of an answer is decoded here, up to a limit. Scrapy's HttpCompressionMiddleware
+fails a response that is too large, while the protocol wants its beginning. The cause of
+a failure is found out here, too: the origin, a proxy or the project itself. Only a
+failure that the origin caused says anything about it.
 """
 
 from __future__ import annotations
@@ -49,15 +51,16 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
 
 _MAX_REASON = 250
-"""Characters of an answer's reason: enough for a redirect's target (fetcher.py) and why it is refused."""
+"""Characters of an answer's reason: enough for a redirect's target (fetcher.py) and why
+it is refused."""
 
 READ_BYTES = MAX_BYTES + 1
-"""Bytes of a body that are read: one more than counts, so that the parser can tell whether the limit cuts a
-line in two."""
+"""Bytes of a body that are read: one more than counts, so that the parser can tell
+whether the limit cuts a line in two."""
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Bytes: the limit for bodies that HttpCompressionMiddleware decodes, which does it in one go: those of
-sitemaps (seeding/loader.py)."""
+"""Bytes: the limit for bodies that HttpCompressionMiddleware decodes, which does it in
+one go: those of sitemaps (seeding/loader.py)."""
 
 _ZLIB = ("gzip", "x-gzip", "deflate")
 """Encodings that Python decodes itself."""
@@ -66,19 +69,22 @@ _LIBRARIES = {
     "br": ("brotli", "brotlicffi"),
     "zstd": ("compression.zstd", "backports.zstd"),
 }
-"""Other encodings, each with the modules that can decode it. Newer Scrapy requires one of each."""
+"""Other encodings, each with the modules that can decode it. Newer Scrapy requires one
+of each."""
 
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 """Matches bytes that no text has."""
 
 _ZSTD_WINDOW = 23
-"""The largest window, as a power of two: 8 MiB, as in RFC 9659. A frame may ask for gigabytes."""
+"""The largest window, as a power of two: 8 MiB, as in RFC 9659. A frame may ask for
+gigabytes."""
 
 _MAX_MEMBERS = 100
 """Members of a gzip file. An empty one costs as much as a kilobyte of rules."""
 
 _ZLIB_OR_GZIP = 47
-"""zlib's ``wbits``: the largest window (15), and detect whether the data is gzip or zlib (32)."""
+"""zlib's ``wbits``: the largest window (15), and detect whether the data is gzip or
+zlib (32)."""
 
 _RAW_DEFLATE = -15
 """zlib's ``wbits``: the largest window, and neither header nor checksum."""
@@ -92,7 +98,8 @@ MAX_ENCODINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a fetch. If it failed, ``outcome`` is ``UNREACHABLE``, and ``error`` says why."""
+    """What came of a fetch. If it failed, ``outcome`` is ``UNREACHABLE``, and ``error``
+    says why."""
 
     outcome: Outcome
     url: str
@@ -107,10 +114,11 @@ class Answer:
     note: str = ""
     """What is strange about the answer, in words."""
     wall: str = ""
-    """The bot wall's sign that its headers carry, one of ``WALL_SIGNS``; empty without one."""
+    """The bot wall's sign that its headers carry, one of ``WALL_SIGNS``; empty without
+    one."""
     setting: str = ""
-    """The setting that decides what the answer means (REP.md section 13; choices.py), in words; empty if
-    none does."""
+    """The setting that decides what the answer means (REP.md section 13; choices.py),
+    in words; empty if none does."""
     ends_at: float = math.inf
     """Until when that setting counts, in seconds since the epoch."""
 
@@ -119,7 +127,8 @@ class Answer:
         """Why there are no rules, in words."""
         if self.error is not None:
             text = text_of(self.error)
-            # Log lines name the origin anyway, so its URL is left out. After a redirect it is another one.
+            # Log lines name the origin anyway, so its URL is left out. After a redirect
+            # it is another one.
             if self.hops == 0:
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
@@ -135,8 +144,8 @@ class Transfer:
 
     request: Request | None = None
     sent_at: float | None = None
-    """When the request left the downloader's queue, in seconds of ``time.monotonic()``; None if it
-    never did: a middleware may have answered."""
+    """When the request left the downloader's queue, in seconds of ``time.monotonic()``;
+    None if it never did: a middleware may have answered."""
     received: int = 0
     """Bytes."""
     cut: bool = False
@@ -148,8 +157,9 @@ class Transfer:
 def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
-    """Return what a response means. Its status and headers count even if its body is damaged: of an error
-    page, any part of the body will do. *soft_404*: whether a 5xx page that says "not found" is a 404."""
+    """Return what a response means. Its status and headers count even if its body is
+    damaged: of an error page, any part of the body will do. *soft_404*: whether a 5xx
+    page that says "not found" is a 404."""
     status, headers = response.status, response.headers
     if status == 206 and not is_whole(header_text(headers, "Content-Range")):
         return _lost(url, hops, "only a part of the file was sent (HTTP 206)")
@@ -187,12 +197,14 @@ class _Damage(NamedTuple):
 def _decoded_body(
     response: Response, transfer: Transfer
 ) -> tuple[bytes, _Damage | None]:
-    """Return the body of *response*, decoded, and what is wrong with it, if anything is."""
+    """Return the body of *response*, decoded, and what is wrong with it, if anything
+    is."""
     is_lost = "dataloss" in response.flags and not transfer.cut
     body = response.body[:READ_BYTES]
     is_complete = True
     encodings: list[str] = []
-    # The fetcher moves the headers to *transfer*; other sources leave them in the response.
+    # The fetcher moves the headers to *transfer*; other sources leave them in the
+    # response.
     values = transfer.encodings or response.headers.getlist("Content-Encoding")
     try:
         if values:
@@ -210,8 +222,8 @@ def _decoded_body(
 
 
 def in_place_of(answer: Answer, before: Entry | None) -> Answer:
-    """Return what *answer* means if *before* is what was known. A 304, for which nobody asked, says that
-    an older copy is still good."""
+    """Return what *answer* means if *before* is what was known. A 304, for which nobody
+    asked, says that an older copy is still good."""
     if answer.status != UNCHANGED or before is None or not before.has_copy:
         return answer
     return replace(
@@ -225,9 +237,10 @@ def in_place_of(answer: Answer, before: Entry | None) -> Answer:
 
 
 def accept_encoding() -> dict[str, str]:
-    """Return the header that a request for robots.txt needs, as a dictionary. It is empty if
-    :func:`decode` undoes all encodings that Scrapy asks for, since download handlers may take our header
-    for the project's. Older Scrapy can ask for zstd because of a library that we don't use."""
+    """Return the header that a request for robots.txt needs, as a dictionary. It is
+    empty if :func:`decode` undoes all encodings that Scrapy asks for, since download
+    handlers may take our header for the project's. Older Scrapy can ask for zstd
+    because of a library that we don't use."""
     decodable = set(_ZLIB)
     for encoding in _LIBRARIES:
         if _library(encoding) is not None:
@@ -239,12 +252,13 @@ def accept_encoding() -> dict[str, str]:
 
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all
-    that counts; ``ResponseDataLossError`` if they don't fit. If *body* is *cut*, a missing end
-    doesn't matter."""
+    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether
+    that is all that counts; ``ResponseDataLossError`` if they don't fit. If *body* is
+    *cut*, a missing end doesn't matter."""
     for encoding in reversed(encodings):
         body, is_complete = decode(body, encoding)
-        # Once there is as much as counts, the ends of the encodings around it don't matter either.
+        # Once there is as much as counts, the ends of the encodings around it don't
+        # matter either.
         cut = cut or len(body) >= READ_BYTES
         if not (is_complete or cut):
             return body, False
@@ -252,8 +266,9 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
-    ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
+    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was
+    reached; ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing
+    here decodes it."""
     if not data:
         return data, True
     is_known = encoding in _ZLIB or encoding in _LIBRARIES
@@ -285,7 +300,8 @@ _NewDecoder = Callable[[], Any]
 
 
 def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]:
-    """Return a function that makes a decoder with the methods of zlib's, and what those raise."""
+    """Return a function that makes a decoder with the methods of zlib's, and what those
+    raise."""
     if encoding in _ZLIB:
         # In RFC 9110 "deflate" means zlib's format; some servers send it raw.
         is_raw = encoding == "deflate" and not _begins_as_zlib(data)
@@ -301,7 +317,8 @@ def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]
 
 
 def _begins_as_zlib(data: bytes) -> bool:
-    """Return whether *data* begins as RFC 1950 says: method 8, and a header that 31 divides."""
+    """Return whether *data* begins as RFC 1950 says: method 8, and a header that 31
+    divides."""
     method = data[0] & 15
     header = int.from_bytes(data[:2], "big")
     return method == 8 and header % 31 == 0
@@ -335,8 +352,8 @@ class _Brotli:
 
 
 def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the values of all headers of that name, joined by commas; None without one, or if that
-    is longer than :data:`MAX_HEADER`."""
+    """Return the values of all headers of that name, joined by commas; None without
+    one, or if that is longer than :data:`MAX_HEADER`."""
     if headers is None:
         return None
     text = b",".join(headers.getlist(name))
@@ -359,8 +376,9 @@ def wall_sign(headers: Headers) -> str:
 
 
 def content_encodings(values: list[bytes]) -> list[str]:
-    """Return the content encodings that headers of these *values* name, lower case, in the order
-    applied, without ``identity``; ``ResponseDataLossError`` beyond the limits."""
+    """Return the content encodings that headers of these *values* name, lower case, in
+    the order applied, without ``identity``; ``ResponseDataLossError`` beyond the
+    limits."""
     text = b",".join(values).decode("latin-1")
     if any(values) and len(text) >= MAX_HEADER:
         raise ResponseDataLossError(
@@ -376,7 +394,8 @@ def content_encodings(values: list[bytes]) -> list[str]:
 
 
 _MAX_CAUSES = 20
-"""Of the errors that led to an error, so many are looked at: far more than there ever are."""
+"""Of the errors that led to an error, so many are looked at: far more than there ever
+are."""
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
 """How the project's middlewares and missing download handlers refuse a request."""
@@ -398,7 +417,8 @@ class ProxyError(Exception):
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go: what it allows stays unknown."""
+    """robots.txt redirects to where we, or the project, don't go: what it allows stays
+    unknown."""
 
 
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
@@ -415,9 +435,10 @@ CONFIGURATION_ERRORS = (
 
 
 def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one that *reason* is about: :attr:`Answer.reason`, or a text of
-    :func:`text_of`. None if *reason* is about an HTTP answer. The original exception isn't kept: its frames
-    would keep requests and responses in memory, and another process may have made the attempt."""
+    """Return a new exception like the one that *reason* is about:
+    :attr:`Answer.reason`, or a text of :func:`text_of`. None if *reason* is about an
+    HTTP answer. The original exception isn't kept: its frames would keep requests and
+    responses in memory, and another process may have made the attempt."""
     name, _, text = (reason or "").partition(": ")
     if not name.isidentifier():  # "HTTP 503", say
         return None
@@ -448,19 +469,21 @@ _NETWORK_MODULES = frozenset(
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure, and by what its errors are known, whichever library raises them."""
+    """A kind of failure, and by what its errors are known, whichever library raises
+    them."""
 
     types: tuple[type, ...] = ()
     names: re.Pattern[str] = re.compile(r"(?!)")
-    """Names of classes, whose library may not be installed. By default no name matches."""
+    """Names of classes, whose library may not be installed. By default no name
+    matches."""
     texts: re.Pattern[str] = re.compile(r"(?!)")
     """What a message contains, where a library has one class for all."""
     curl_codes: frozenset[int] = frozenset()
     """The numbers of libcurl (its manual page libcurl-errors)."""
 
     def is_in(self, error: BaseException | None) -> bool:
-        """Return whether *error*, or what led to it, is of this kind: handlers wrap the errors of their
-        libraries."""
+        """Return whether *error*, or what led to it, is of this kind: handlers wrap the
+        errors of their libraries."""
         return any(map(self._includes, _causes(error)))
 
     def _includes(self, error: Exception) -> bool:
@@ -473,7 +496,8 @@ class _Kind:
 
 
 def _curl_code(error: Exception) -> int | None:
-    """Return curl's number for *error*; None if it isn't curl's. (Other errors have a `code`, too.)"""
+    """Return curl's number for *error*; None if it isn't curl's. (Other errors have a
+    `code`, too.)"""
     for base in type(error).__mro__:
         if base.__name__ == "CurlError":
             return getattr(error, "code", None)
@@ -493,7 +517,8 @@ def _causes(error: BaseException | None) -> list[Exception]:
 
 
 def _reasons(error: Exception) -> list[Any]:
-    """Return the ``reasons`` of one of Twisted's errors: exceptions, some of them in a ``Failure``."""
+    """Return the ``reasons`` of one of Twisted's errors: exceptions, some of them in a
+    ``Failure``."""
     reasons = getattr(error, "reasons", None)
     if not isinstance(reasons, (list, tuple)):
         return []
@@ -560,21 +585,27 @@ _BUGS = (
     NameError,
     TypeError,
 )
-"""Exceptions that show a bug, whatever a server sent. No ``ValueError``: that may be about an answer."""
+"""Exceptions that show a bug, whatever a server sent. No ``ValueError``: that may be
+about an answer."""
 
 _HANDLER = "download_request"
 """The method of a download handler that fetches."""
 
 _METHODS = (_HANDLER, "process_request", "process_response", "process_exception")
-"""The methods of download handlers and downloader middlewares by which a request passes."""
+"""The methods of download handlers and downloader middlewares by which a request
+passes."""
 
 _NOT_PROJECTS = ("scrapy", "scrapy_rep")
 """Packages whose middlewares and handlers aren't the project's own."""
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
-"""What to do with a component of the project that keeps robots.txt from being fetched."""
+"""What to do with a component of the project that keeps robots.txt from being
+fetched."""
 
-STOPPED = f"a handler of headers_received or bytes_received stopped the download of robots.txt: {_ADVICE}"
+STOPPED = (
+    "a handler of headers_received or bytes_received stopped the download of "
+    f"robots.txt: {_ADVICE}"
+)
 """What to tell the user if the project's signal handler stopped a download."""
 
 
@@ -602,8 +633,9 @@ def is_dead_host(error: Exception | None) -> bool:
 
 
 def blamed_on_proxy(error: Exception) -> ProxyError | None:
-    """Return a proxy's failure if *error*, of a request through a proxy, is one. The connection is to
-    the proxy: if it can't be made, that says nothing about the host behind it."""
+    """Return a proxy's failure if *error*, of a request through a proxy, is one. The
+    connection is to the proxy: if it can't be made, that says nothing about the host
+    behind it."""
     if is_tls_failure(error):  # with the host, by way of the proxy
         return None
     if _DEAD.is_in(error) or _PROXYS.is_in(error):
@@ -612,8 +644,8 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's code caused *error*; None if the origin or the network
-    did."""
+    """Return what to tell the user if the project's code caused *error*; None if the
+    origin or the network did."""
     if isinstance(error, StopDownload):
         return ProjectError(STOPPED)
     why = text_of(error)
@@ -629,7 +661,8 @@ def refused_by_project(error: Exception) -> ProjectError | None:
 
 
 def _is_bug(error: Exception, component: str) -> bool:
-    """Return whether *error* shows a bug of the project's *component*, a method that raised it."""
+    """Return whether *error* shows a bug of the project's *component*, a method that
+    raised it."""
     if component.endswith(_HANDLER):
         # A download handler may raise what it likes when the network fails.
         return isinstance(error, _BUGS)
@@ -647,8 +680,8 @@ def _package(module: str) -> str:
 
 
 def _component(error: Exception) -> str:
-    """Return the full name of the last method in the traceback that belongs to a middleware or download
-    handler of the project's; empty if there is none."""
+    """Return the full name of the last method in the traceback that belongs to a
+    middleware or download handler of the project's; empty if there is none."""
     component = ""
     for frame, _ in walk_tb(error.__traceback__):
         method = frame.f_code.co_name

@@ -1,6 +1,6 @@
-"""What is known of each origin, in memory (state.py) and in a storage that may outlive the process
-(storages/); how an answer changes it; how to wait for another process that fetches the same robots.txt
-(REP.md sections 4 and 5)."""
+"""What is known of each origin, in memory (state.py) and in a storage that may outlive
+the process (storages/); how an answer changes it; how to wait for another process that
+fetches the same robots.txt (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
 _POLL_SECONDS = 0.05
-"""The pause before we look for the first time whether another process has stored its answer. It doubles each
-time."""
+"""The pause before we look for the first time whether another process has stored its
+answer. It doubles each time."""
 
 _MAX_POLL_SECONDS = 1.0
 """The longest pause between two such looks."""
@@ -75,27 +75,32 @@ _AT_ONCE_SECONDS = 0.5
 """Until a lost connection is tried again, within the same fetch."""
 
 _FETCH_SHARE = 0.9
-"""The transfers of a fetch may take so much of REP_HOLD_MAX_WAIT. If they took longer, the requests that
-wait for it would be given up before it failed, and its failure wouldn't be counted as an attempt."""
+"""The transfers of a fetch may take so much of REP_HOLD_MAX_WAIT. If they took longer,
+the requests that wait for it would be given up before it failed, and its failure
+wouldn't be counted as an attempt."""
 
 _PROXY_SECONDS = 1.0
-"""The pause after a proxy's first failure: a short one, since the next proxy may work."""
+"""The pause after a proxy's first failure: a short one, since the next proxy may
+work."""
 
 _PROXY_STEPS = 3
 """The pause doubles with each failure of a proxy until there have been so many."""
 
 LARGE_BYTES = 65_536
-"""To parse a larger robots.txt would block the event loop for too long, so it is parsed in a thread."""
+"""To parse a larger robots.txt would block the event loop for too long, so it is parsed
+in a thread."""
 
 _PAGE_SECONDS = 3600.0
-"""That a page has answered is remembered at most once in this time, since each time the entry is stored."""
+"""That a page has answered is remembered at most once in this time, since each time the
+entry is stored."""
 
 _MAX_MISCONFIGURED = 10_000
 """Origins that are remembered as misconfigured."""
 
 
 class RobotsCache:
-    """The one way to what is known of an origin: judges entries, old and new, and has robots.txt fetched."""
+    """The one way to what is known of an origin: judges entries, old and new, and has
+    robots.txt fetched."""
 
     def __init__(
         self,
@@ -106,9 +111,9 @@ class RobotsCache:
         choices: Choices | None = None,
         running: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*clock*: seconds since the epoch. *storage* outlives the process. *choices*: what the project
-        chooses beyond the protocol (choices.py); None: nothing. *running*: seconds for which the crawl has
-        run, without pauses."""
+        """*clock*: seconds since the epoch. *storage* outlives the process. *choices*:
+        what the project chooses beyond the protocol (choices.py); None: nothing.
+        *running*: seconds for which the crawl has run, without pauses."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
@@ -119,15 +124,17 @@ class RobotsCache:
         )
         self.choices = choices
         self._reading = DeferredLock()
-        """Held while a file is parsed, one at a time: parsing threads compete with the event loop."""
+        """Held while a file is parsed, one at a time: parsing threads compete with the
+        event loop."""
         self._read_seconds = 0.0
-        """Seconds spent on parsing in the event loop since it last got a turn meanwhile."""
+        """Seconds spent on parsing in the event loop since it last got a turn
+        meanwhile."""
         self._misconfigured: dict[Origin, Misconfigured] = {}
         """Origins that the project prevents us from fetching."""
 
     def sibling(self) -> RobotsCache:
-        """Return a cache for another of the origins' files (tdmrep.json), with the same fetcher and
-        storage."""
+        """Return a cache for another of the origins' files (tdmrep.json), with the same
+        fetcher and storage."""
         return RobotsCache(
             self._settings,
             self._fetcher,
@@ -151,7 +158,8 @@ class RobotsCache:
     def look_up(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
         state = self.table.get(origin)
-        # A state that was packed (state.py) comes back with its entry, but without a status.
+        # A state that was packed (state.py) comes back with its entry, but without a
+        # status.
         if state is not None and isinstance(state.status, Unknown):
             self._judge(state, is_stored=True)
         return state
@@ -167,15 +175,17 @@ class RobotsCache:
             del self._misconfigured[origin]
         if state is None:
             return UNKNOWN, None
-        # An answer's time is over when the clock says so. A failure's status stays: it says in the crawl's
-        # running time when the next attempt is due (`retry_at`), since the clock may be set.
+        # An answer's time is over when the clock says so. A failure's status stays: it
+        # says in the crawl's running time when the next attempt is due (`retry_at`),
+        # since the clock may be set.
         is_fresh = isinstance(state.status, Fresh)
         if is_fresh and self._clock() >= state.status.until:
             state.become(expired(state.status))
         return state.status, state
 
     def takes_long(self, state: OriginState, agent: Chain) -> bool:
-        """Return whether :meth:`read` has to prepare the rules for *agent* in a thread."""
+        """Return whether :meth:`read` has to prepare the rules for *agent* in a
+        thread."""
         robots = state.robots
         if robots is None or robots.is_read(agent, self._settings.obey_global_group):
             return False
@@ -188,9 +198,9 @@ class RobotsCache:
         body: bytes = b"",
         always: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body*: if it is at hand, so that the
-        entry's needn't be unpacked. *always*: the group for "*" applies, whatever
-        ``REP_OBEY_GLOBAL_GROUP`` says."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: if it is
+        at hand, so that the entry's needn't be unpacked. *always*: the group for "*"
+        applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
         entry = state.entry
         robots = state.robots
         obey_global = always or self._settings.obey_global_group
@@ -204,14 +214,15 @@ class RobotsCache:
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
                 await pause()
-            # While this waited, another request may have read the file, or the file may have changed. A
-            # file that has changed is read all the same, for nothing.
+            # While this waited, another request may have read the file, or the file may
+            # have changed. A file that has changed is read all the same, for nothing.
             if state.entry is entry:
                 robots = state.robots or robots
             if robots.is_read(agent, obey_global):
                 return
             if len(body) > LARGE_BYTES:
-                # A copy, which other requests don't see before it is ready. What was read for them stays.
+                # A copy, which other requests don't see before it is ready. What was
+                # read for them stays.
                 robots = copy(robots)
                 await run_in_thread(
                     robots.preload, body, agent, obey_global, with_delay
@@ -227,8 +238,9 @@ class RobotsCache:
             self._reading.release()
 
     async def ask(self, flight: Flight) -> OriginState:
-        """Get the robots.txt of the flight's origin fetched, here or by another process. Return
-        what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
+        """Get the robots.txt of the flight's origin fetched, here or by another
+        process. Return what is known now. Raises
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin = flight.origin
         if self.choices is not None:
             own_answer = self.choices.own_answer(origin, self._clock())
@@ -247,7 +259,8 @@ class RobotsCache:
         try:
             state = await self._ask_server(flight)
         except BaseException:
-            # Another process may fetch now. _recall() has claimed the fetch for this one.
+            # Another process may fetch now. _recall() has claimed the fetch for this
+            # one.
             self._storage.give_back(str(origin))
             raise
         self._storage.publish(state.entry)
@@ -259,7 +272,8 @@ class RobotsCache:
         try:
             answer = in_place_of(await self._fetch(flight), flight.before)
         except ProjectError as error:
-            # Only these: other errors may be due to what one request wants, a proxy, say.
+            # Only these: other errors may be due to what one request wants, a proxy,
+            # say.
             self._note_misconfiguration(origin, error)
             raise
         if self.choices is not None:
@@ -273,7 +287,8 @@ class RobotsCache:
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
-        """Forget the project's answer, if its time has ended: it is no older copy of the origin's."""
+        """Forget the project's answer, if its time has ended: it is no older copy of
+        the origin's."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
             self._take(origin, Entry(str(origin)))
@@ -291,38 +306,43 @@ class RobotsCache:
     async def _recall(
         self, flight: Flight, storage: StorageClient
     ) -> OriginState | None:
-        """Return what *storage* has of the flight's origin, after another process's fetch if there is one;
-        None if the fetch is ours to make."""
+        """Return what *storage* has of the flight's origin, after another process's
+        fetch if there is one; None if the fetch is ours to make."""
         origin = flight.origin
         state = self.table.get(origin)
         known_at = -math.inf if state is None else state.entry.updated_at
 
         def is_enough(entry: Entry) -> bool:
-            """Return whether *entry* makes a fetch needless. Is called in a thread, too."""
+            """Return whether *entry* makes a fetch needless. Is called in a thread,
+            too."""
             if entry.updated_at <= known_at or not self._is_usable(entry):
                 return False
             return not self._refuses(entry)
 
         seconds = _POLL_SECONDS
         while True:
-            # What is stored, and if that isn't enough, whether this process may fetch (`granted`).
+            # What is stored, and if that isn't enough, whether this process may fetch
+            # (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
-            # An older entry may come from before the storage became unreachable: we know better.
+            # An older entry may come from before the storage became unreachable: we
+            # know better.
             if entry is not None and entry.updated_at > known_at:
                 state = self._take(origin, entry, is_stored=True)
                 if is_enough(entry) and not claim.granted:
                     return state
             if claim.granted:
                 return None
-            # Another process is fetching. That time is nobody's fault, as if the fetch stood in a queue.
+            # Another process is fetching. That time is nobody's fault, as if the fetch
+            # stood in a queue.
             flight.queued(True)
             await pause(seconds)
             flight.queued(False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
-        """Fetch robots.txt: twice if a connection to an origin is lost that has worked so far."""
+        """Fetch robots.txt: twice if a connection to an origin is lost that has worked
+        so far."""
         settings = self._settings
         longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
@@ -346,7 +366,8 @@ class RobotsCache:
         return await self._fetch_once(flight, allowance)
 
     async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
-        """Fetch robots.txt. That the project's own code cancelled the download is an answer, too."""
+        """Fetch robots.txt. That the project's own code cancelled the download is an
+        answer, too."""
         origin = flight.origin
         try:
             return await self._fetcher.fetch(
@@ -355,13 +376,15 @@ class RobotsCache:
         except CANCELLED as error:
             if flight.is_abandoned or is_ending_with_loop(error):
                 raise
-            # A middleware or handler of the project's has awaited something that a timeout cancelled, say.
+            # A middleware or handler of the project's has awaited something that a
+            # timeout cancelled, say.
             why = DownloadFailedError("the project's own code cancelled the download")
             return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=why)
 
     def page_answered(self, origin: Origin) -> None:
-        """Note that a page of *origin* answered. While its robots.txt doesn't, that decides whether there
-        are restrictions (choices.in_outage()), in later runs, too."""
+        """Note that a page of *origin* answered. While its robots.txt doesn't, that
+        decides whether there are restrictions (choices.in_outage()), in later runs,
+        too."""
         state = self.table.get(origin)
         if state is None or state.entry.unreachable_since is None:
             return
@@ -406,8 +429,8 @@ class RobotsCache:
         return self._take(origin, entry)
 
     def _after_failure(self, before: Entry, answer: Answer, now: float) -> Entry:
-        """Return the entry that follows *before* since *answer* is a failure. The copy that *before* may
-        have stays."""
+        """Return the entry that follows *before* since *answer* is a failure. The copy
+        that *before* may have stays."""
         is_proxys = isinstance(answer.error, ProxyError)
         attempts = before.attempts + 1
         proxy_attempts = before.proxy_attempts
@@ -440,8 +463,9 @@ class RobotsCache:
     def _delay(
         self, attempts: int, proxy_attempts: int, is_proxys: bool, wait: float | None
     ) -> float:
-        """Return the seconds until the next attempt, after *attempts* failures, of which a proxy caused
-        *proxy_attempts*. *is_proxys*: a proxy caused the last one. *wait*: the server's Retry-After."""
+        """Return the seconds until the next attempt, after *attempts* failures, of
+        which a proxy caused *proxy_attempts*. *is_proxys*: a proxy caused the last one.
+        *wait*: the server's Retry-After."""
         base = self._settings.retry_delay
         step = attempts - proxy_attempts
         if is_proxys:
@@ -456,15 +480,15 @@ class RobotsCache:
         )
 
     def _unreachable_for(self, before: Entry, answer: Answer, now: float) -> float:
-        """Return how many seconds count as unreachable after another failure. What isn't about the site
-        (a proxy's failure, say) adds nothing."""
+        """Return how many seconds count as unreachable after another failure. What
+        isn't about the site (a proxy's failure, say) adds nothing."""
         if isinstance(answer.error, NOT_ABOUT_SITE):
             return before.unreachable_for
         limit = self._settings.unreachable_limit
         has_steps = self.choices is not None and self.choices.ladder
         if has_steps and before.unreachable_for < BLACKOUT:
-            # The 12 hours of Google's rule are counted like the 30 days: as time during which attempts
-            # failed, not as time on the clock.
+            # The 12 hours of Google's rule are counted like the 30 days: as time during
+            # which attempts failed, not as time on the clock.
             limit = BLACKOUT
         attempts = before.attempts - before.proxy_attempts
         elapsed = now - before.updated_at
@@ -473,7 +497,8 @@ class RobotsCache:
     def _take(
         self, origin: Origin, entry: Entry, *, is_stored: bool = False
     ) -> OriginState:
-        """Make *entry* what is known of *origin*. *is_stored*: it comes from the storage."""
+        """Make *entry* what is known of *origin*. *is_stored*: it comes from the
+        storage."""
         if self._refuses(entry):
             entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
@@ -481,14 +506,15 @@ class RobotsCache:
         return state
 
     def _refuses(self, entry: Entry) -> bool:
-        """Return whether this project doesn't accept *entry*, though another one may."""
+        """Return whether this project doesn't accept *entry*, though another one
+        may."""
         if self.choices is None:
             return False
         return self.choices.refusal(entry) != ""
 
     def _judge(self, state: OriginState, *, is_stored: bool) -> None:
-        """Replace the status of *state* by what its entry says now. *is_stored*: the entry is not the answer
-        to a fetch of ours that has just ended."""
+        """Replace the status of *state* by what its entry says now. *is_stored*: the
+        entry is not the answer to a fetch of ours that has just ended."""
         news = self._news(state.entry, state.origin)
         event: Event = NotAccepted()
         if news is not None:
@@ -501,14 +527,16 @@ class RobotsCache:
         return now < usable_until(entry, now, self._settings)
 
     def _news(self, entry: Entry, origin: Origin) -> Answered | Failed | None:
-        """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
+        """Return what *entry* says of *origin*; None if that is nothing (REP.md
+        sections 4 and 5)."""
         now = self._clock()
         choices = self.choices
         until = usable_until(entry, now, self._settings)
         setting = "" if choices is None else choices.setting_for(entry, origin, now)
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
-            # In running time, worked out once: the clock may be set before the attempt is due.
+            # In running time, worked out once: the clock may be set before the attempt
+            # is due.
             retry_at = self._running() + max(0.0, until - now)
             return Failed(means, until, retry_at, setting)
         if entry.fetched_at is None:
@@ -523,8 +551,8 @@ def _in_range(moment: float) -> float:
 
 
 def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
-    """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable", "unrestricted", or
-    "ask", if robots.txt has to be fetched first."""
+    """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable",
+    "unrestricted", or "ask", if robots.txt has to be fetched first."""
     if now >= usable_until(entry, now, settings):
         return "ask"
     if entry.unreachable_since is None:
@@ -533,8 +561,9 @@ def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
 
 
 def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
-    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is farther off than it
-    can be: another user of the storage may have a clock that is years ahead."""
+    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is
+    farther off than it can be: another user of the storage may have a clock that is
+    years ahead."""
     if entry.unreachable_since is None:
         until = entry.fresh_until
         longest = max(settings.cache_ttl, settings.cache_max_ttl)

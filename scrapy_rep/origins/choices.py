@@ -1,8 +1,10 @@
-"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some
-hosts, and what some answers mean to it. By default it chooses nothing; then no :class:`Choices` is made.
+"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its
+own for some hosts, and what some answers mean to it. By default it chooses nothing;
+then no :class:`Choices` is made.
 
-An entry (storages/base.py) records the origin's answer, so that projects can share a storage. What the
-answer means to this project is worked out each time the entry is used.
+An entry (storages/base.py) records the origin's answer, so that projects can share a
+storage. What the answer means to this project is worked out each time the entry is
+used.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class Choices:
         """Raises ``SettingsError`` if a file of ``REP_OVERRIDES`` can't be read."""
         self._settings = settings
         self.ladder = settings.unreachable_rules == LADDER
-        """Whether Google's rules of April 2026 apply to unreachable origins: what is allowed changes in
-        steps, after 12 hours and after 30 days."""
+        """Whether Google's rules of April 2026 apply to unreachable origins: what is
+        allowed changes in steps, after 12 hours and after 30 days."""
         self.overrides: dict[str, Answer] = {}
         """The project's own answers by host, or by ``*.`` and a domain."""
         overrides = settings.overrides or {}
@@ -44,8 +46,9 @@ class Choices:
             self.overrides[host] = _own_answer(host, override)
 
     def own_answer(self, origin: Origin, now: float) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one *now*: by its host's name,
-        else by the closest domain. An answer whose time has ended is as if it weren't there."""
+        """Return the project's answer in place of *origin*'s, if it has one *now*: by
+        its host's name, else by the closest domain. An answer whose time has ended is
+        as if it weren't there."""
         names = [origin.host]
         domain = origin.host
         while "." in domain:
@@ -58,9 +61,9 @@ class Choices:
         return None
 
     def refusal(self, answer: Answer | Entry) -> str:
-        """Return why this project doesn't accept *answer*, which has just come, or is an entry that
-        another project may have stored. Empty if the project accepts it, or if it counts as unreachable
-        anyway."""
+        """Return why this project doesn't accept *answer*, which has just come, or is
+        an entry that another project may have stored. Empty if the project accepts it,
+        or if it counts as unreachable anyway."""
         if answer.outcome is Outcome.UNREACHABLE:
             return ""
         holds_forbidden = self._settings.forbidden == "hold"
@@ -77,7 +80,8 @@ class Choices:
         return ""
 
     def setting_for(self, entry: Entry, origin: Origin, now: float) -> str:
-        """Return the setting that decides about *origin*, in words; empty if the protocol does."""
+        """Return the setting that decides about *origin*, in words; empty if the
+        protocol does."""
         own_answer = self.own_answer(origin, now)
         if own_answer is not None:
             return own_answer.setting
@@ -88,24 +92,28 @@ class Choices:
         return ""
 
     def forbids_all(self, entry: Entry) -> bool:
-        """Return whether *entry* is a 401 or 403 for robots.txt that forbids everything."""
+        """Return whether *entry* is a 401 or 403 for robots.txt that forbids
+        everything."""
         has_answered = entry.unreachable_since is None
         refuses = has_answered and _is_forbidden(entry)
         return refuses and self._settings.forbidden == "disallow"
 
 
 def _is_forbidden(answer: Answer | Entry) -> bool:
-    """Return whether *answer* is a 401 or 403, which by the protocol means that there are no rules."""
+    """Return whether *answer* is a 401 or 403, which by the protocol means that there
+    are no rules."""
     return answer.outcome is Outcome.MISSING and answer.status in FORBIDDEN
 
 
 def is_own(entry: Entry) -> bool:
-    """Return whether *entry* holds an answer of the project's own (``REP_OVERRIDES``), not a server's."""
+    """Return whether *entry* holds an answer of the project's own (``REP_OVERRIDES``),
+    not a server's."""
     return entry.fetched_at is not None and entry.status is None
 
 
 def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
-    """Return what the *entry* of an unreachable origin is good for (REP.md sections 4 and 13)."""
+    """Return what the *entry* of an unreachable origin is good for (REP.md sections 4
+    and 13)."""
     seconds = entry.unreachable_for
     limit = settings.unreachable_limit
     if settings.unreachable_rules != LADDER:
@@ -116,15 +124,16 @@ def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
         return Unreachable
     if seconds < limit:
         return Stale if entry.has_copy else Unrestricted
-    # A page's answer counts as long as a failed attempt may (see SHARES): longer than the pause of a
-    # crawl that runs weekly.
+    # A page's answer counts as long as a failed attempt may (see SHARES): longer than
+    # the pause of a crawl that runs weekly.
     seconds_since_page = now - entry.page_answered_at
     pages_answer = 0 <= seconds_since_page <= limit / SHARES
     return Unrestricted if pages_answer else Unreachable
 
 
 def chosen(settings: RepSettings) -> list[str]:
-    """Return the settings of REP.md section 13 that aren't off, with their values, in words."""
+    """Return the settings of REP.md section 13 that aren't off, with their values, in
+    words."""
     texts: list[str] = []
     for name in _NAMES:
         value = getattr(settings, name)
@@ -140,8 +149,8 @@ def chosen(settings: RepSettings) -> list[str]:
 
 
 def _own_answer(host: str, override: Override) -> Answer:
-    """Return the answer that counts for *host* by ``REP_OVERRIDES``. Its URL is empty: the origin's is
-    filled in when the answer is used."""
+    """Return the answer that counts for *host* by ``REP_OVERRIDES``. Its URL is empty:
+    the origin's is filled in when the answer is used."""
     until = ""
     ends_at = math.inf
     if override.until is not None:

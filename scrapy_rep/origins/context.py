@@ -14,7 +14,8 @@ from scrapy_rep.settings import RepSettings
 
 
 class CrawlContext:
-    """The crawl's settings, stats and clocks, and access to Scrapy's engine: for all parts of the package."""
+    """The crawl's settings, stats and clocks, and access to Scrapy's engine: for all
+    parts of the package."""
 
     def __init__(
         self, crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
@@ -26,7 +27,8 @@ class CrawlContext:
         self.clock = clock
         self.engine = EngineAccess(crawler)
         self.stats = crawler.stats
-        # Enlarges download handlers' connection pools. Kept here, since signals have only weak references.
+        # Enlarges download handlers' connection pools. Kept here, since signals have
+        # only weak references.
         self._pools = Pools(crawler)
         self.running = RunningClock(crawler)
         """Seconds for which the crawl has run, without pauses."""

@@ -1,5 +1,6 @@
-"""``crawl-delay`` and ``request-rate``, which aren't in the protocol, and which Google ignores. With
-``REP_CRAWL_DELAY``, the download slot that the origin's requests use is slowed down (REP.md section 12)."""
+"""``crawl-delay`` and ``request-rate``, which aren't in the protocol, and which Google
+ignores. With ``REP_CRAWL_DELAY``, the download slot that the origin's requests use is
+slowed down (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ logger = get_logger(__name__)
 
 
 class CrawlDelay(ResolutionListener):
-    """Slows down the download slots (engine/access.py) of origins that ask for it, and tells which origins
-    are not crawled because they ask for too long a delay."""
+    """Slows down the download slots (engine/access.py) of origins that ask for it, and
+    tells which origins are not crawled because they ask for too long a delay."""
 
     part = "crawl delay"
 
@@ -51,12 +52,14 @@ class CrawlDelay(ResolutionListener):
         if isinstance(limit, DelayLimit):
             self._longest_kept = limit.most
         self._max_delay = settings.max_delay
-        """Seconds: origins that ask for more are not crawled. None: there is no such limit."""
+        """Seconds: origins that ask for more are not crawled. None: there is no such
+        limit."""
         self._agents = agents
         self._table = table
         self._reported = BoundedSet()
         """What was counted and logged: origins, each with what about it."""
-        # These log what happens to the first ten origins, then their number now and then (engine/log.py).
+        # These log what happens to the first ten origins, then their number now and
+        # then (engine/log.py).
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self._log_skipped = Limiter(
             logger, "origins that are not crawled for their crawl-delay"
@@ -76,24 +79,25 @@ class CrawlDelay(ResolutionListener):
     # What an origin asks for
 
     def seconds(self, state: OriginState, chain: Chain) -> float:
-        """Return the seconds between two requests to the origin, for the record: at most
-        ``REP_CRAWL_DELAY``; but if longer delays keep origins from being crawled, all that it asks for; 0 if
-        its robots.txt asks for none."""
+        """Return the seconds between two requests to the origin, for the record: at
+        most ``REP_CRAWL_DELAY``; but if longer delays keep origins from being crawled,
+        all that it asks for; 0 if its robots.txt asks for none."""
         if self._max_delay is None:
             return self._kept_seconds(state, chain)
         slowest = self._slowest(state, chain)
         return 0.0 if slowest is None else slowest.seconds
 
     def _kept_seconds(self, state: OriginState, chain: Chain) -> float:
-        """Return the seconds that are kept between two requests, also to an origin that is not crawled:
-        a subclass of the middleware may let requests pass."""
+        """Return the seconds that are kept between two requests, also to an origin that
+        is not crawled: a subclass of the middleware may let requests pass."""
         slowest = self._slowest(state, chain)
         if slowest is None:
             return 0.0
         return min(slowest.seconds, self._longest_kept)
 
     def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
-        """Return the line that asks for the longest delay; None if there is none, or no delays are kept."""
+        """Return the line that asks for the longest delay; None if there is none, or no
+        delays are kept."""
         if not self._longest_kept:
             return None
         return self._pace(state, chain).slowest
@@ -104,8 +108,9 @@ class CrawlDelay(ResolutionListener):
         return state.robots.pace(chain, self._obey_global)
 
     def refusal(self, state: OriginState, chain: Chain) -> Decision | None:
-        """Return the decision against all URLs of an origin that asks for a longer delay than is
-        allowed, if such origins are not crawled; None if it may be crawled."""
+        """Return the decision against all URLs of an origin that asks for a longer
+        delay than is allowed, if such origins are not crawled; None if it may be
+        crawled."""
         if self._max_delay is None or state.robots is None:
             return None
         return too_slow(state.robots, chain, self._obey_global, self._max_delay)
@@ -162,9 +167,10 @@ class CrawlDelay(ResolutionListener):
             self._turns.queued(key)
 
     def _left_downloader(self, request: Request) -> None:
-        """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise redirects to
-        other hosts, and links that inherit the meta, would queue there, and not in the slot of their own
-        origin with its delay. A slot that the user chose stays."""
+        """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise
+        redirects to other hosts, and links that inherit the meta, would queue there,
+        and not in the slot of their own origin with its delay. A slot that the user
+        chose stays."""
         if self._turns is not None:
             key = request.meta.get(SLOT_KEY, "")
             self._turns.came_back(key, request)
@@ -173,9 +179,10 @@ class CrawlDelay(ResolutionListener):
             request.meta.pop(SLOT_KEY, None)
 
     def _state_of(self, request: Request) -> OriginState | None:
-        """Return what is known of the origin of *request*; None if nothing is, or if the protocol doesn't
-        cover its URL."""
-        # As the middleware's fast path looks origins up: most are found by what the URL begins with.
+        """Return what is known of the origin of *request*; None if nothing is, or if
+        the protocol doesn't cover its URL."""
+        # As the middleware's fast path looks origins up: most are found by what the URL
+        # begins with.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
@@ -188,8 +195,9 @@ class CrawlDelay(ResolutionListener):
             return None
 
     def _delay_of(self, request: Request) -> tuple[str, float]:
-        """Return the origin of *request*, and the longest delay in seconds that its slot keeps for it;
-        no origin and 0 if it has none. Serves :class:`.turns.Turns`."""
+        """Return the origin of *request*, and the longest delay in seconds that its
+        slot keeps for it; no origin and 0 if it has none. Serves
+        :class:`.turns.Turns`."""
         if request.meta.get("dont_obey_robotstxt"):
             return "", 0.0
         state = self._state_of(request)
@@ -203,13 +211,14 @@ class CrawlDelay(ResolutionListener):
         return state.name, longest
 
     def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
-        """Return the agents that use the slot *key* for the origin: *chain*, and those before."""
+        """Return the agents that use the slot *key* for the origin: *chain*, and those
+        before."""
         earlier = self._slots.agents_of(key, state.name)
         return {chain, *earlier}
 
     def _slow_down(self, key: str, state: OriginState, chain: Chain) -> None:
-        """Make the slot *key* keep the longest delay of the agents that use it, *chain* among them. In a
-        dry run, only tell what would be."""
+        """Make the slot *key* keep the longest delay of the agents that use it, *chain*
+        among them. In a dry run, only tell what would be."""
         settings = self._context.crawler.settings
         for agent in self._agents_in(key, state, chain):
             seconds = self._kept_seconds(state, agent)

@@ -1,10 +1,11 @@
 """Fetches robots.txt through Scrapy's engine (REP.md sections 2 and 3).
 
-The project's proxies, headers, delays, TLS settings and download handlers apply; its retries,
-redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch` follows redirects.
-The time limit is ours, whatever a download handler makes of ``download_timeout``: some handlers count it
-anew with each read, and Scrapy's for FTP ignores it. Time counts from when a request leaves the downloader's
-queue. There it may stand behind pages for minutes, which is nobody's fault.
+The project's proxies, headers, delays, TLS settings and download handlers apply; its
+retries, redirects, HTTP cache, cookies and offsite filter don't: :meth:`Fetcher.fetch`
+follows redirects. The time limit is ours, whatever a download handler makes of
+``download_timeout``: some handlers count it anew with each read, and Scrapy's for FTP
+ignores it. Time counts from when a request leaves the downloader's queue. There it may
+stand behind pages for minutes, which is nobody's fault.
 """
 
 from __future__ import annotations
@@ -60,11 +61,12 @@ from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.text import encoded, text_of
 
 PRIORITY = 1000
-"""The priority of our requests, as in Scrapy's RobotsTxtMiddleware: ahead of the pages that wait for them."""
+"""The priority of our requests, as in Scrapy's RobotsTxtMiddleware: ahead of the pages
+that wait for them."""
 
 OnQueue = Callable[[bool], object]
-"""Is called with True when a request of ours enters a queue of the downloader, and with False when it leaves
-that: the time between is nobody's fault."""
+"""Is called with True when a request of ours enters a queue of the downloader, and with
+False when it leaves that: the time between is nobody's fault."""
 
 _META: dict[str, Any] = {
     "dont_obey_robotstxt": True,
@@ -93,20 +95,23 @@ _NOT_PLAIN = (
     "If-Unmodified-Since",
     "Range",
 )
-"""Headers that our requests don't have, whatever the project adds to all requests. A robots.txt that depends
-on a cookie would not be everybody's, and nobody here has a copy that a validator or a range could be about."""
+"""Headers that our requests don't have, whatever the project adds to all requests. A
+robots.txt that depends on a cookie would not be everybody's, and nobody here has a copy
+that a validator or a range could be about."""
 
 _SECRET = re.compile(
     rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt",
     re.IGNORECASE,
 )
-"""Matches the names of headers that may be a secret between the project and the host that was asked first."""
+"""Matches the names of headers that may be a secret between the project and the host
+that was asked first."""
 
 _PROXY_STATUSES = (407, 502, 503, 504)
 """Statuses with which a proxy may answer in place of the origin."""
 
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
-"""Headers by which a proxy marks such an answer as its own: of RFC 9209, of Squid, and of RFC 9110."""
+"""Headers by which a proxy marks such an answer as its own: of RFC 9209, of Squid, and
+of RFC 9110."""
 
 _MAX_TARGET = 120
 """Characters of a refused redirect's target that are shown."""
@@ -118,8 +123,8 @@ class InvalidStatus(ValueError):
 
 @dataclass(slots=True)
 class Allowance:
-    """How long the transfers of one or more fetches may take, in seconds from when each is sent.
-    What waits in a queue of the downloader costs nothing."""
+    """How long the transfers of one or more fetches may take, in seconds from when each
+    is sent. What waits in a queue of the downloader costs nothing."""
 
     each: float
     """For each transfer."""
@@ -133,14 +138,16 @@ class Allowance:
 
 
 class Hop:
-    """One URL on the way to an answer. It is in the meta of the request for that URL (``HOP_KEY``,
-    engine/access.py), and downloads it. A middleware may send the request several times (ban detection,
-    proxy rotation), and each try is a transfer of its own."""
+    """One URL on the way to an answer. It is in the meta of the request for that URL
+    (``HOP_KEY``, engine/access.py), and downloads it. A middleware may send the request
+    several times (ban detection, proxy rotation), and each try is a transfer of its
+    own."""
 
     def __init__(
         self, allowance: Allowance, on_queue: OnQueue, is_elsewhere: bool
     ) -> None:
-        """*is_elsewhere*: whether a redirect led away from the origin that was asked first."""
+        """*is_elsewhere*: whether a redirect led away from the origin that was asked
+        first."""
         self._allowance = allowance
         self._on_queue = on_queue
         self._is_elsewhere = is_elsewhere
@@ -154,9 +161,10 @@ class Hop:
         (``EngineAccess.extra_slot()``)."""
 
     def end(self) -> None:
-        """Forget who waited: log records and other people's lists keep requests, and so their meta. If
-        the fetch was given up, free its connection at once. If its request still stands in the queue of a
-        download slot, from which Scrapy takes nothing, see to it that it isn't sent when its turn comes."""
+        """Forget who waited: log records and other people's lists keep requests, and so
+        their meta. If the fetch was given up, free its connection at once. If its
+        request still stands in the queue of a download slot, from which Scrapy takes
+        nothing, see to it that it isn't sent when its turn comes."""
         self._on_queue = _nobody
         self._is_over = True
         if self._running is not None:
@@ -187,14 +195,15 @@ class Hop:
             response = await within(seconds, self._running, timeout)
         finally:
             self._allowance.in_all -= time.monotonic() - began
-            self.slot.close()  # now, since the downloader starts a page in the next step
+            # Now: otherwise the downloader would start a page in this place.
+            self.slot.close()
         return keep_what_counts(response, transfer)
 
 
 def _as_failure(failure: Failure) -> Failure:
     """Return a download handler's failure as one that Scrapy passes on. After asyncio's
-    ``CancelledError``, which is no ``Exception``, Scrapy would wait for ever. Twisted's would look as if we
-    had cancelled the fetch."""
+    ``CancelledError``, which is no ``Exception``, Scrapy would wait for ever. Twisted's
+    would look as if we had cancelled the fetch."""
     if failure.check(CancelledError, asyncio.CancelledError):  # type: ignore[no-untyped-call]
         raise DownloadFailedError("the download handler cancelled the download")
     return failure
@@ -205,8 +214,9 @@ def _nobody(is_queued: bool) -> None:
 
 
 def make_plain(request: Request, is_elsewhere: bool) -> None:
-    """Remove the headers that a request for a file of ours must not have, whatever added them. With
-    *is_elsewhere*, also what may be a secret that another host must not see."""
+    """Remove the headers that a request for a file of ours must not have, whatever
+    added them. With *is_elsewhere*, also what may be a secret that another host must
+    not see."""
     headers = request.headers
     for name in _NOT_PLAIN:
         headers.pop(name, None)
@@ -220,8 +230,8 @@ def make_plain(request: Request, is_elsewhere: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Stands in the meta of a request for a page that is only looked at (``scrapy robots``), where a
-    :class:`Hop` stands in others, and keeps the request plain."""
+    """Stands in the meta of a request for a page that is only looked at (``scrapy
+    robots``), where a :class:`Hop` stands in others, and keeps the request plain."""
 
     is_elsewhere: bool = False
     """Whether a redirect led away from the origin that was asked first."""
@@ -233,8 +243,8 @@ class Plain:
 
 
 def is_elsewhere(target: Origin, asked: Origin) -> bool:
-    """Return whether *target*, to which *asked* redirects, isn't to see what is for *asked* alone. A site
-    that moves from http to https is the same."""
+    """Return whether *target*, to which *asked* redirects, isn't to see what is for
+    *asked* alone. A site that moves from http to https is the same."""
     if target.host != asked.host:
         return True
     if asked.scheme == "http" and target.scheme == "https":
@@ -243,12 +253,13 @@ def is_elsewhere(target: Origin, asked: Origin) -> bool:
 
 
 def keep_what_counts(response: Response, transfer: Transfer) -> Response:
-    """Return *response* with no more of its body than counts, and move the headers about its encoding to
-    *transfer*. HttpCompressionMiddleware, which sees it next, would drop the status and the other headers
-    with a body that it can't decode."""
+    """Return *response* with no more of its body than counts, and move the headers
+    about its encoding to *transfer*. HttpCompressionMiddleware, which sees it next,
+    would drop the status and the other headers with a body that it can't decode."""
     transfer.encodings = response.headers.getlist("Content-Encoding")
     response.headers.pop("Content-Encoding", None)
-    # Handlers that send `bytes_received` were stopped before (Fetcher._bytes_received()).
+    # Handlers that send `bytes_received` were stopped before
+    # (Fetcher._bytes_received()).
     if len(response.body) > READ_BYTES:
         transfer.cut = True
         response = response.replace(body=response.body[:READ_BYTES])
@@ -262,13 +273,15 @@ class Fetcher:
         self._context = context
         self._engine = context.engine
         self._accept_encoding = accept_encoding()
-        # Where the handler's pool has few connections, more requests at a time would wait for one, and fail.
+        # Where the handler's pool has few connections, more requests at a time would
+        # wait for one, and fail.
         is_small = has_small_pool(context.crawler)
         self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         self._accepts_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         """A project that accepts cut pages accepts a cut robots.txt."""
-        # Connected while there are fetches: `bytes_received` is sent for every piece of every page.
+        # Connected while there are fetches: `bytes_received` is sent for every piece of
+        # every page.
         handlers: dict[object, Callable[..., Any]] = {
             signals.bytes_received: self._bytes_received,
             signals.request_reached_downloader: self._reached_downloader,
@@ -289,8 +302,9 @@ class Fetcher:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``.
 
-        *page_request*: a request to *origin*, whose User-Agent header, proxy and bind address to use.
-        *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each transfer."""
+        *page_request*: a request to *origin*, whose User-Agent header, proxy and bind
+        address to use. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
+        transfer."""
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         url = origin.robots_url
         hops = 0
@@ -330,8 +344,8 @@ class Fetcher:
     async def _ask(
         self, url: str, hops: int, page_request: Request, hop: Hop
     ) -> Answer | Response:
-        """Request *url*. Return the answer, or the response if it redirects. *hops*: how many redirects led
-        there."""
+        """Request *url*. Return the answer, or the response if it redirects. *hops*:
+        how many redirects led there."""
         self._running += 1
         self._listener.listen(True)
         try:
@@ -357,8 +371,8 @@ class Fetcher:
         return answer_of(response, hop.transfer, url, hops, soft_404=soft_404)
 
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
-        """Return what a failed request says about the origin. If the fault is the project's, raise
-        one of :data:`CONFIGURATION_ERRORS`."""
+        """Return what a failed request says about the origin. If the fault is the
+        project's, raise one of :data:`CONFIGURATION_ERRORS`."""
         if hops and isinstance(raised, PROJECT_REFUSES):
             return self._refused(url, f"the project refuses it: {text_of(raised)}")
         if isinstance(raised, CONFIGURATION_ERRORS):
@@ -376,13 +390,15 @@ class Fetcher:
         )
 
     async def _get(self, url: str, hop: Hop, page_request: Request) -> Response:
-        """Request *url*, and make sure that the response is its origin's, not a proxy's or the project's."""
+        """Request *url*, and make sure that the response is its origin's, not a proxy's
+        or the project's."""
         request = self._request_for(url, hop, page_request)
         engine = self._context.crawler.engine
         assert engine is not None
         try:
             if self._engine.hand_over():
-                # Scrapy's downloader calls `hop.download()` when the request leaves its queue.
+                # Scrapy's downloader calls `hop.download()` when the request leaves its
+                # queue.
                 response = await engine.download_async(request)
             else:
                 response = await hop.download(request, engine.download_async)
@@ -401,8 +417,9 @@ class Fetcher:
         return response
 
     def _request_for(self, url: str, hop: Hop, page_request: Request) -> Request:
-        """Return the request for *url*. Of *page_request*, only the crawler's name and what routes it are
-        taken over: its other meta keys (a slot, a browser) are for pages."""
+        """Return the request for *url*. Of *page_request*, only the crawler's name and
+        what routes it are taken over: its other meta keys (a slot, a browser) are for
+        pages."""
         meta = {**_META, HOP_KEY: hop}
         slots = self._engine.slots
         if slots.slowed:
@@ -431,7 +448,8 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # Not with a project's own downloader, which doesn't tell when a request leaves its queue.
+        # Not with a project's own downloader, which doesn't tell when a request leaves
+        # its queue.
         if isinstance(hop, Hop) and self._engine.hand_over():
             hop.queued()
 
@@ -444,7 +462,8 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # This many bytes are enough, compressed or not: decoding doesn't make them fewer.
+        # This many bytes are enough, compressed or not: decoding doesn't make them
+        # fewer.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)
@@ -460,14 +479,16 @@ def _missing(url: str, hops: int, response: Response, note: str) -> Answer:
 
 
 def _proxy_of(hop: Hop, request: Request) -> Any:
-    """Return the proxy of the last try: a middleware may have sent another request than *request*."""
+    """Return the proxy of the last try: a middleware may have sent another request than
+    *request*."""
     sent = hop.transfer.request or request
     return sent.meta.get("proxy")
 
 
 def _check_for_proxy(response: Response, proxy: Any) -> None:
-    """Raise :class:`ProxyError` if *response* is a proxy's own answer. *proxy*: the one that was used, as far
-    as the request knows; a transparent one may be on the way, too."""
+    """Raise :class:`ProxyError` if *response* is a proxy's own answer. *proxy*: the one
+    that was used, as far as the request knows; a transparent one may be on the way,
+    too."""
     status = response.status
     if status not in _PROXY_STATUSES:
         return
@@ -480,7 +501,8 @@ def _check_for_proxy(response: Response, proxy: Any) -> None:
 
 
 def redirect_target(url: str, response: Response) -> str | None:
-    """Return where the redirect *response* of *url* leads; None if it can't be followed."""
+    """Return where the redirect *response* of *url* leads; None if it can't be
+    followed."""
     # Of several headers, the last one counts.
     location = (response.headers.get("Location") or b"").strip()
     if not 0 < len(location) <= MAX_HEADER:

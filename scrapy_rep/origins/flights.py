@@ -1,9 +1,9 @@
-"""Fetches of robots.txt (flight.py): one per origin in this process, a limited number at a time, and the queues
-of those who wait for them (queue.py). docs/DESIGN.md says why: "The robots.txt fetches themselves must not
-starve the crawl".
+"""Fetches of robots.txt (flight.py): one per origin in this process, a limited number
+at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md says
+why: "The robots.txt fetches themselves must not starve the crawl".
 
-Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which sets the origin's one
-alarm anew. However a fetch ends, those who wait for it are told.
+Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
+sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
 """
 
 from __future__ import annotations
@@ -48,56 +48,63 @@ from scrapy_rep.protocol import Origin
 logger = get_logger(__name__)
 
 _FETCHES_PER_SLOT = 4
-"""Quick fetches at a time for each of CONCURRENT_REQUESTS. They may be more than pages, since they have room of
-their own in the downloader (``EngineAccess.extra_slot()``), and are small."""
+"""Quick fetches at a time for each of CONCURRENT_REQUESTS. They may be more than pages,
+since they have room of their own in the downloader (``EngineAccess.extra_slot()``), and
+are small."""
 
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included, may be so many times the quick ones: silent servers must not stop
-the others."""
+"""All fetches at a time, slow ones included, may be so many times the quick ones:
+silent servers must not stop the others."""
 
 _MAX_SOCKETS = 512
-"""All fetches at a time, at most, unless more quick ones are allowed: each has a socket, and operating systems
-let a process open some 1,000 files and sockets."""
+"""All fetches at a time, at most, unless more quick ones are allowed: each has a
+socket, and operating systems let a process open some 1,000 files and sockets."""
 
 _Line: TypeAlias = OrderedDict[Flight, None]
-"""Flights in the order in which they came. Each can be removed at once, wherever it stands."""
+"""Flights in the order in which they came. Each can be removed at once, wherever it
+stands."""
 
 CANCELLED = (CancelledError, asyncio.CancelledError)
-"""What a cancelled fetch raises, with Twisted and with asyncio. A project's own code may raise them, too."""
+"""What a cancelled fetch raises, with Twisted and with asyncio. A project's own code
+may raise them, too."""
 
 
 class ResolutionListener:
-    """Is notified of answers (:meth:`.origins.Origins.notify`). A bug in one listener doesn't affect the
-    others."""
+    """Is notified of answers (:meth:`.origins.Origins.notify`). A bug in one listener
+    doesn't affect the others."""
 
     part = "part"
     """Its name in the log."""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Handle the answer of a *flight*, or news from the storage: requests obey *state* now."""
+        """Handle the answer of a *flight*, or news from the storage: requests obey
+        *state* now."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer. *error* is one of
-        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or :class:`FetchAbandoned`."""
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+        :class:`FetchAbandoned`."""
 
 
 class WaitingRoom:
-    """Acts for the requests at the gate: :class:`.holding.Holding` does. This one is for crawls without a
-    gate, so nobody waits in it."""
+    """Acts for the requests at the gate: :class:`.holding.Holding` does. This one is
+    for crawls without a gate, so nobody waits in it."""
 
     def answered(self, queue: Queue, state: OriginState) -> None:
-        """Do what *state* means to the requests in *queue*. Listeners have been told of it."""
+        """Do what *state* means to the requests in *queue*. Listeners have been told of
+        it."""
 
     def failed(self, queue: Queue, error: Exception) -> None:
         """Handle that there will be no answer: a misconfiguration, or a bug."""
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due. After an ``ASK``, the flights fetch robots.txt if this hasn't."""
+        """Do a *step* that is due. After an ``ASK``, the flights fetch robots.txt if
+        this hasn't."""
 
 
 class Flights:
-    """All flights and queues of a crawl. Flights for which there is no place stand in a queue, first attempts
-    ahead of retries."""
+    """All flights and queues of a crawl. Flights for which there is no place stand in a
+    queue, first attempts ahead of retries."""
 
     def __init__(
         self,
@@ -108,9 +115,9 @@ class Flights:
         clock: Callable[[], float],
         limits: Limits,
     ) -> None:
-        """*ask* fetches the flight's robots.txt and updates what is known. *tell* tells listeners the
-        result. *status_of* returns the status of an origin, and what else is known of it. *clock*: seconds
-        for which the crawl has run."""
+        """*ask* fetches the flight's robots.txt and updates what is known. *tell* tells
+        listeners the result. *status_of* returns the status of an origin, and what else
+        is known of it. *clock*: seconds for which the crawl has run."""
         self._crawler = crawler
         self._ask = ask
         self._tell = tell
@@ -131,7 +138,8 @@ class Flights:
         self._again: _Line = OrderedDict()
         """Retries that are queued."""
         self._take_off_soon: CallLaterResult | None = None
-        """Calls :meth:`_take_off` in the next step of the event loop; None if that isn't needed."""
+        """Calls :meth:`_take_off` in the next step of the event loop; None if that
+        isn't needed."""
         self._running = 0
         """How many are in flight."""
         self._quick = 0
@@ -141,11 +149,12 @@ class Flights:
         self._telling: set[Flight] = set()
         """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """What those get who ask once the spider closes: a flight that has landed. Until then it has no
-        result."""
+        """What those get who ask once the spider closes: a flight that has landed.
+        Until then it has no result."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
-        """Slow flights are put off if others need their place: there are no further connections."""
+        """Slow flights are put off if others need their place: there are no further
+        connections."""
         if self._slow_give_way:  # half of the connections are for pages
             self._max_quick = max(1, concurrency // 2)
             self._max_running = self._max_quick
@@ -167,13 +176,14 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer. After the time that a fetch may take, a listener
-        doesn't count any more: it may never return."""
+        """Whether listeners are being told of an answer. After the time that a fetch
+        may take, a listener doesn't count any more: it may never return."""
         earliest = self.clock() - self.limits.fetch
         return any(flight.answered_at > earliest for flight in self._telling)
 
     def queue_of(self, origin: Origin) -> Queue:
-        """Return the queue of *origin*, a new one if there is none. :meth:`settle` forgets it again."""
+        """Return the queue of *origin*, a new one if there is none. :meth:`settle`
+        forgets it again."""
         queue = self.queues.get(origin)
         if queue is None:
             queue = Queue(origin, self.tally)
@@ -191,7 +201,8 @@ class Flights:
         return await self._wait_among(callers, queue, seconds)
 
     async def next_answer(self, origin: Origin) -> OriginState:
-        """Wait for the next answer of *origin*, which is asked when its next attempt is due."""
+        """Wait for the next answer of *origin*, which is asked when its next attempt is
+        due."""
         if self._end.result is not None:
             raise CrawlEnding
         queue = self.queue_of(origin)
@@ -212,8 +223,8 @@ class Flights:
             self.settle(queue)
 
     def settle(self, queue: Queue) -> None:
-        """Set the alarm of *queue* anew, since something has changed; forget the queue if nobody needs
-        it any more."""
+        """Set the alarm of *queue* anew, since something has changed; forget the queue
+        if nobody needs it any more."""
         origin = queue.origin
         if self.queues.get(origin) is not queue:  # it is forgotten already
             return
@@ -240,12 +251,14 @@ class Flights:
         while step is not None:
             done.add(step)
             self._act(queue, step, self.clock())
-            # Anew each time: what one step has changed (a fetch has begun, say) may make another needless.
+            # Anew each time: what one step has changed (a fetch has begun, say) may
+            # make another needless.
             step = self._due_step(queue, done)
         self.settle(queue)
 
     def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
-        """Return a step that is due for *queue*, and not among those *done* just now."""
+        """Return a step that is due for *queue*, and not among those *done* just
+        now."""
         now = self.clock()
         status, _ = self._status_of(queue.origin)
         all_steps = steps(status, queue, now, self.limits)
@@ -256,7 +269,8 @@ class Flights:
         return None
 
     def _act(self, queue: Queue, step: Step, now: float) -> None:
-        """Do a *step* that is due: what concerns fetches here, the rest in the waiting room."""
+        """Do a *step* that is due: what concerns fetches here, the rest in the waiting
+        room."""
         if step is Step.FREE_PLACE:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
@@ -285,8 +299,8 @@ class Flights:
     def to(
         self, origin: Origin, request: Request | None = None, *, again: bool = False
     ) -> Flight:
-        """Return the flight to *origin*, or begin one for *request*. *again*: a retry; then an answer
-        that is just being told doesn't count."""
+        """Return the flight to *origin*, or begin one for *request*. *again*: a retry;
+        then an answer that is just being told doesn't count."""
         if self._end.result is not None:
             return self._end
         queue = self.queue_of(origin)
@@ -305,14 +319,15 @@ class Flights:
         queue.begin(flight, now)
         queued = self._again if again else self._first
         queued[flight] = None
-        # Not now: the caller may be a handler, which must return before it is called back.
+        # Not now: the caller may be a handler, which must return before it is called
+        # back.
         self._let_take_off_soon()
         self.settle(queue)
         return flight
 
     def queued(self, flight: Flight, *, is_queued: bool) -> None:
-        """Note whether *flight* stands in a queue of the downloader, or behind another process: that time
-        doesn't count."""
+        """Note whether *flight* stands in a queue of the downloader, or behind another
+        process: that time doesn't count."""
         queue = self.queues.get(flight.origin)
         if queue is None or queue.fetch is not flight:
             return
@@ -345,10 +360,11 @@ class Flights:
             queue.take_off(self.clock())
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
-            # The place becomes free here and not in _fly(), since a task that is cancelled at once does not
-            # even begin.
+            # The place becomes free here and not in _fly(), since a task that is
+            # cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
-            # Anew: without asyncio, the fetch may have ended already, and its queue may be forgotten.
+            # Anew: without asyncio, the fetch may have ended already, and its queue may
+            # be forgotten.
             self.settle(self.queue_of(flight.origin))
 
     def _has_place(self) -> bool:
@@ -360,9 +376,10 @@ class Flights:
         return self._quick < self._max_quick
 
     def _put_off_slow(self) -> None:
-        """Break off as many slow flights as there are first attempts without a place. What is broken off was
-        no attempt. It is made again when no first attempt waits, and may take twice as long: so a silent
-        origin keeps its place at last until it has failed."""
+        """Break off as many slow flights as there are first attempts without a place.
+        What is broken off was no attempt. It is made again when no first attempt waits,
+        and may take twice as long: so a silent origin keeps its place at last until it
+        has failed."""
         free_places = self._max_running - self._running
         without_place = max(0, len(self._first) - free_places)
         # Others were cancelled, and have not ended so far.
@@ -388,7 +405,8 @@ class Flights:
         return result
 
     def _free_place(self, flight: Flight) -> None:
-        """Let another flight have the place of *flight*, whose fetch has ended, unless one has it already."""
+        """Let another flight have the place of *flight*, whose fetch has ended, unless
+        one has it already."""
         if not flight.has_place:
             return
         flight.has_place = False
@@ -397,7 +415,8 @@ class Flights:
             self._quick -= 1
         self._slow.pop(flight, None)
         if self._first or self._again:
-            # Not now: without asyncio, hundreds may end at once, each within the end of the one before.
+            # Not now: without asyncio, hundreds may end at once, each within the end of
+            # the one before.
             self._let_take_off_soon()
 
     async def _fly(self, flight: Flight) -> None:
@@ -409,14 +428,16 @@ class Flights:
                 raise
             await self._failed(flight, error)
             return
-        # Before listeners are told: one may wait for another fetch, even of this origin.
+        # Before listeners are told: one may wait for another fetch, even of this
+        # origin.
         self._free_place(flight)
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
         flight.state = state
         flight.answered_at = self.clock()
-        # It lands: those who have waited so far are told once listeners have been. Those who come from now on (handlers of the signal `robots_resolved`, say) see the new status, or
-        # wait for the next answer.
+        # It lands: those who have waited so far are told once listeners have been.
+        # Those who come from now on (handlers of the signal `robots_resolved`, say) see
+        # the new status, or wait for the next answer.
         flight.callers = queue.remove_callers()
         queue.landing.append(flight)
         self.settle(queue)
@@ -455,7 +476,8 @@ class Flights:
             self.settle(queue)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
-        """Let those go on who wait for *flight*: all listeners have been told, or one takes too long."""
+        """Let those go on who wait for *flight*: all listeners have been told, or one
+        takes too long."""
         if (
             flight not in queue.landing
         ):  # they went on before, when that listener took too long
@@ -527,8 +549,8 @@ class Flights:
 
 
 def _as_bug(error: BaseException) -> Exception:
-    """Return what to tell those who wait of an unexpected *error*. Not that something was cancelled: they
-    must not think that they were."""
+    """Return what to tell those who wait of an unexpected *error*. Not that something
+    was cancelled: they must not think that they were."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
         name = type(error).__name__
         return RuntimeError(f"the fetch was cancelled ({name})")
@@ -536,14 +558,15 @@ def _as_bug(error: BaseException) -> Exception:
 
 
 def is_ending_with_loop(error: BaseException) -> bool:
-    """Return whether *error* cancels our own task, as the end of the event loop does. Any other
-    ``asyncio.CancelledError`` came from what we awaited."""
+    """Return whether *error* cancels our own task, as the end of the event loop does.
+    Any other ``asyncio.CancelledError`` came from what we awaited."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:
         task: Any = asyncio.current_task()
     except RuntimeError:
-        # There is no asyncio loop: the project's code raises asyncio's exception all the same.
+        # There is no asyncio loop: the project's code raises asyncio's exception all
+        # the same.
         return False
     if task is None or not hasattr(task, "cancelling"):  # Python 3.10 can't tell
         return False

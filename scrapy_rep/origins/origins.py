@@ -32,13 +32,14 @@ def limits_of(settings: RepSettings) -> Limits:
 
 
 class Origins:
-    """Makes the parts of this folder and connects them: agents, fetcher, storage, cache, policy, crawl delay
-    and flights. Answers what the rest of the package asks about origins."""
+    """Makes the parts of this folder and connects them: agents, fetcher, storage,
+    cache, policy, crawl delay and flights. Answers what the rest of the package asks
+    about origins."""
 
     def __init__(self, context: CrawlContext, usual_agent: Chain | None = None) -> None:
-        """*usual_agent*: the product tokens of requests that don't name any; None for those that the
-        project says. Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't
-        exist."""
+        """*usual_agent*: the product tokens of requests that don't name any; None for
+        those that the project says. Raises ``SettingsError`` if the storage, or a file
+        of ``REP_OVERRIDES``, doesn't exist."""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
@@ -67,13 +68,14 @@ class Origins:
             limits_of(settings),
         )
         self._listeners: list[ResolutionListener] = []
-        """Notified of answers, one after the other. RepMiddleware (middleware.py) says why in which order."""
+        """Notified of answers, one after the other. RepMiddleware (middleware.py) says
+        why in which order."""
         self._isolated = Isolation(context.crawler)
         """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def notify(self, *listeners: ResolutionListener) -> None:
-        """From now on, notify *listeners*, too, of answers: in this order, after those who are notified
-        already."""
+        """From now on, notify *listeners*, too, of answers: in this order, after those
+        who are notified already."""
         self._listeners += listeners
 
     async def _ask(self, flight: Flight) -> OriginState:
@@ -88,7 +90,8 @@ class Origins:
             flight.outcome = flight.answer.outcome
         chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
-            # Now, while the answer's body is at hand. Listeners and requests find the rules read.
+            # Now, while the answer's body is at hand. Listeners and requests find the
+            # rules read.
             await self.cache.read(state, chain, body)
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None or chain is not self.agents.usual:
@@ -100,8 +103,8 @@ class Origins:
         return state
 
     def _is_plain(self, state: OriginState, chain: Chain) -> bool:
-        """Return whether rules alone decide about requests with the product tokens *chain*: then the
-        middleware's fast path may (:attr:`OriginState.rules`)."""
+        """Return whether rules alone decide about requests with the product tokens
+        *chain*: then the middleware's fast path may (:attr:`OriginState.rules`)."""
         if not isinstance(state.status, Fresh) or state.status.setting:
             return False
         return self.crawl_delay.refusal(state, chain) is None
@@ -113,7 +116,8 @@ class Origins:
         return rules
 
     async def _tell(self, flight: Flight, result: OriginState | Exception) -> None:
-        """Notify the listeners of the *result* of a flight, before requests that wait go on."""
+        """Notify the listeners of the *result* of a flight, before requests that wait
+        go on."""
         for listener in self._listeners:
             with self._isolated(listener.part):
                 if isinstance(result, Exception):
@@ -122,8 +126,9 @@ class Origins:
                     await listener.resolved(result, flight)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
-        """Return what is known of the request's origin, or the origin if a fetch is due; and the
-        part of the URL that rules match. ``ValueError`` if the URL has no origin."""
+        """Return what is known of the request's origin, or the origin if a fetch is
+        due; and the part of the URL that rules match. ``ValueError`` if the URL has no
+        origin."""
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None:
             origin = origin_of(request)
@@ -145,8 +150,8 @@ class Origins:
         return state, path
 
     def decision(self, state: OriginState, key: int) -> Decision:
-        """Return what the rule with *key* decides, for the middleware's fast path: *key* is what
-        ``state.rules.find()`` returned."""
+        """Return what the rule with *key* decides, for the middleware's fast path:
+        *key* is what ``state.rules.find()`` returned."""
         robots = state.robots
         chain = self.agents.usual
         assert robots is not None
@@ -164,11 +169,12 @@ class Origins:
         always: bool = False,
         status: Status | None = None,
     ) -> Decision | None:
-        """Return what the rules say about *path* to a request with the product tokens *chain*; None
-        if they allow it. Then the middleware's fast path may allow such requests from now on, too.
+        """Return what the rules say about *path* to a request with the product tokens
+        *chain*; None if they allow it. Then the middleware's fast path may allow such
+        requests from now on, too.
 
-        With *always*, return a decision even if it allows, and leave the fast path alone. *status*: what
-        counts for this request, if not what is known now."""
+        With *always*, return a decision even if it allows, and leave the fast path
+        alone. *status*: what counts for this request, if not what is known now."""
         robots = state.robots
         status = status or state.status.counts_as
         if robots is None or isinstance(status, Unrestricted):

@@ -1,22 +1,25 @@
-"""Who waits for an origin's robots.txt, and when something has to be done for them (docs/DESIGN.md,
-"Queue" and "Wake-up"; REP.md section 4).
+"""Who waits for an origin's robots.txt, and when something has to be done for them
+(docs/DESIGN.md, "Queue" and "Wake-up"; REP.md section 4).
 
-There is one :class:`Queue` for each origin with somebody in it. Requests from the scheduler stand in it at
-one of three stages, and move by its methods alone:
+There is one :class:`Queue` for each origin with somebody in it. Requests from the
+scheduler stand in it at one of three stages, and move by its methods alone:
 
 - *waiting*: for a first answer, in memory;
 - *held*: since there was none in time, or a failure; on disk, if there is a JOBDIR;
-- *leaving*: an answer releases them, or they are given up. They go one by one, as download slots become free.
+- *leaving*: an answer releases them, or they are given up. They go one by one, as
+  download slots become free.
 
-*Callers* (direct downloads, ``may_fetch()``, the verifier of sitemaps) wait in coroutines of their own.
+*Callers* (direct downloads, ``may_fetch()``, the verifier of sitemaps) wait in
+coroutines of their own.
 
-:func:`steps` says what has to be done for an origin, and when. So nobody can be stuck: each origin with somebody
-in its queue has a fetch that is queued, in flight or landing (flight.py), a step with a time, or a turn to
-leave.
+:func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
+each origin with somebody in its queue has a fetch that is queued, in flight or landing
+(flight.py), a step with a time, or a turn to leave.
 
-Times are seconds of the crawl's running time, in which pauses of the crawl don't count. How long a request has
-waited is measured by its queue's own clock. That clock also stands still while robots.txt waits in a queue of
-ours or of the downloader's, which is nobody's fault.
+Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
+How long a request has waited is measured by its queue's own clock. That clock also
+stands still while robots.txt waits in a queue of ours or of the downloader's, which is
+nobody's fault.
 """
 
 from __future__ import annotations
@@ -40,31 +43,35 @@ from scrapy_rep.origins.status import Expired, Status, Unknown, Unreachable
 from scrapy_rep.protocol import Origin
 
 LATE_SECONDS = 0.5
-"""Seconds from when a fetch was needed, after which its answer is late. Then only a few of the requests that
-wait for it count towards the limit of all that may wait, since one slow origin must not stop the others."""
+"""Seconds from when a fetch was needed, after which its answer is late. Then only a few
+of the requests that wait for it count towards the limit of all that may wait, since one
+slow origin must not stop the others."""
 
 LATE_COUNT = 4
-"""How many of an origin's requests count towards that limit while its answer is late."""
+"""How many of an origin's requests count towards that limit while its answer is
+late."""
 
 VERY_LATE_SECONDS = 2.5
 """Seconds from when a fetch was needed, after which none of them counts."""
 
 SLOW_SECONDS = 2.0
-"""Seconds in flight after which a fetch no longer counts among those that may run at a time: it is probably
-to a silent origin, and must not block the rest."""
+"""Seconds in flight after which a fetch no longer counts among those that may run at a
+time: it is probably to a silent origin, and must not block the rest."""
 
 ROUNDING = 0.001
-"""Seconds by which a step may be done early: sums of times may differ in their last digits."""
+"""Seconds by which a step may be done early: sums of times may differ in their last
+digits."""
 
 
 class Held(NamedTuple):
-    """A request at the gate (holding/gate.py). Requests are sorted by the first two fields, and leave in this
-    order: urgent ones first, then early ones."""
+    """A request at the gate (holding/gate.py). Requests are sorted by the first two
+    fields, and leave in this order: urgent ones first, then early ones."""
 
     urgency: int
     """Its negated priority."""
     number: int
-    """Increases as requests come to the gate. Those of an earlier run have negative numbers."""
+    """Increases as requests come to the gate. Those of an earlier run have negative
+    numbers."""
     since: float
     """When it came, in seconds of its queue's clock."""
     request: Request = None  # type: ignore[assignment]
@@ -77,14 +84,16 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests are at the gate, in all queues. Those that are about to leave are among them."""
+    """How many requests are at the gate, in all queues. Those that are about to leave
+    are among them."""
 
     waiting: int = 0
     """Those that have never been held."""
     held: int = 0
     """Those that have been held."""
     counted: int = 0
-    """Those that count towards the limit of requests that may wait for first answers."""
+    """Those that count towards the limit of requests that may wait for first
+    answers."""
 
 
 class _Counts(NamedTuple):
@@ -122,11 +131,13 @@ class Queue:
 
     # Who is in it
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or to the next one."""
+    """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or to
+    the next one."""
     waiting: list[Held] = field(default_factory=list)
     """Requests that wait, in the order in which they came."""
     without_room: int = 0
-    """How many of :attr:`waiting`, from its beginning, should have been held, but too many are held already."""
+    """How many of :attr:`waiting`, from its beginning, should have been held, but too
+    many are held already."""
     held: list[Held] = field(default_factory=list)
     """A heap of requests that are held."""
     leaving_held: list[Held] = field(default_factory=list)
@@ -142,22 +153,23 @@ class Queue:
     released_at: float = 0.0
     """When the answer came that releases them, in seconds of this queue's clock."""
     good_until: float = 0.0
-    """Until this running time of the crawl, that answer releases them, even if the answer may not be kept so
-    long."""
+    """Until this running time of the crawl, that answer releases them, even if the
+    answer may not be kept so long."""
     has_turn: bool = False
     """Whether the gate is going to let some leave."""
     on_their_way: list[Request] = field(default_factory=list)
     """Requests that have left, and may not have reached their download slot."""
     was_overtaken: bool = False
-    """A request that came later has gone past those of this origin: for fairness, one of these may leave
-    even though the slot is full."""
+    """A request that came later has gone past those of this origin: for fairness, one
+    of these may leave even though the slot is full."""
 
     # What the gate and the log remember until nobody is left
     extra_attempt: int = 0
-    """The number (``entry.attempts``) of the last attempt that was made only because the time of held
-    requests was over."""
+    """The number (``entry.attempts``) of the last attempt that was made only because
+    the time of held requests was over."""
     is_answered: bool = False
-    """Whether an answer, or at least a failure, has come since there was somebody in it."""
+    """Whether an answer, or at least a failure, has come since there was somebody in
+    it."""
     unanswered: int = 0
     """How many of the held requests never had an answer."""
     released: int = 0
@@ -165,13 +177,15 @@ class Queue:
     given_up: int = 0
     """How many requests were given up."""
     longest: float = 0.0
-    """The longest time in seconds for which a request that left was held, earlier runs included."""
+    """The longest time in seconds for which a request that left was held, earlier runs
+    included."""
     logged_as: str = ""
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     _oldest: float = math.inf
-    """A lower bound: no request that waits or is held came before this. To keep it exact would cost each
-    request that leaves a search; :meth:`find_oldest` makes it exact."""
+    """A lower bound: no request that waits or is held came before this. To keep it
+    exact would cost each request that leaves a search; :meth:`find_oldest` makes it
+    exact."""
     _stopped_at: float | None = None
     """When its clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
@@ -184,7 +198,8 @@ class Queue:
     # Its fetch
 
     def begin(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch*, which stands in our queue (flights.py) so far: that time doesn't count."""
+        """Wait for *fetch*, which stands in our queue (flights.py) so far: that time
+        doesn't count."""
         self.fetch = fetch
         self.lateness = Lateness.NOT_LATE
         self.stop_clock(now)
@@ -198,14 +213,15 @@ class Queue:
         self.start_clock(now)
 
     def put_off(self, later: Flight, now: float) -> None:
-        """Wait for *later*, which stands in our queue, in place of a fetch that was broken off. The clock goes
-        back to what it showed before that fetch took off."""
+        """Wait for *later*, which stands in our queue, in place of a fetch that was
+        broken off. The clock goes back to what it showed before that fetch took off."""
         self.fetch = later
         self._stopped_at = now
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more: it has ended. Another one may have taken its place before."""
+        """Wait for *fetch* no more: it has ended. Another one may have taken its place
+        before."""
         if self.fetch is fetch:
             self.fetch = None
             self.lateness = Lateness.NOT_LATE
@@ -244,18 +260,21 @@ class Queue:
         return self._stopped_at is None
 
     def when(self, clock_time: float, now: float) -> float:
-        """Return the moment at which this queue's clock, if it goes on, shows *clock_time*."""
+        """Return the moment at which this queue's clock, if it goes on, shows
+        *clock_time*."""
         remaining = clock_time - self.clock(now)
         return now + remaining
 
     @property
     def oldest_bound(self) -> float:
-        """A time of this queue's clock before which no request came that waits or is held. At this time or
-        later the first of those came; :meth:`find_oldest` tells when."""
+        """A time of this queue's clock before which no request came that waits or is
+        held. At this time or later the first of those came; :meth:`find_oldest` tells
+        when."""
         return self._oldest
 
     def find_oldest(self) -> float:
-        """Return when the first of those came that wait or are held; infinity if there is none."""
+        """Return when the first of those came that wait or are held; infinity if there
+        is none."""
         times = [held.since for held in chain(self.waiting, self.held)]
         self._oldest = min(times, default=math.inf)
         return self._oldest
@@ -288,8 +307,9 @@ class Queue:
         return len(self.waiting) + len(self.leaving_others)
 
     def _counted(self) -> int:
-        """Return how many count towards the limit of requests that may wait for first answers: only a few
-        once the answer to a first fetch is late, so that such an origin doesn't stop the others."""
+        """Return how many count towards the limit of requests that may wait for first
+        answers: only a few once the answer to a first fetch is late, so that such an
+        origin doesn't stop the others."""
         if self.fetch is None or self.fetch.again:  # no first fetch
             return self.unheld
         if self.lateness is Lateness.NOT_LATE:
@@ -299,7 +319,8 @@ class Queue:
         return 0
 
     def report(self) -> None:
-        """Bring :attr:`tally` up to date. Whatever changes the queue's lengths ends with this."""
+        """Bring :attr:`tally` up to date. Whatever changes the queue's lengths ends
+        with this."""
         before = self._reported
         counts = _Counts(self.unheld, self.count, self._counted())
         self._reported = counts
@@ -340,8 +361,9 @@ class Queue:
         self.report()
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
-        """Hold the first *count* of those that wait: what *keep* returns for each (with its row on disk,
-        say). Return them as they were. For those that still wait there is no room."""
+        """Hold the first *count* of those that wait: what *keep* returns for each (with
+        its row on disk, say). Return them as they were. For those that still wait there
+        is no room."""
         moving = self.waiting[:count]
         self.waiting = self.waiting[count:]
         self.without_room = len(self.waiting)
@@ -359,8 +381,8 @@ class Queue:
         return dismissed
 
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
-        """Let those leave that came until *before*, a time of this queue's clock: to fail, if there is a
-        reason *why*, otherwise because they are released."""
+        """Let those leave that came until *before*, a time of this queue's clock: to
+        fail, if there is a reason *why*, otherwise because they are released."""
         if self.fails != (why is not None):
             # Those that are about to leave would do so for the other reason.
             self.recall(now)
@@ -370,7 +392,8 @@ class Queue:
         else:
             self.released_at = self.clock(now)
         if before == math.inf and not self.leaving_held:
-            # All of them, which are a heap already: to build a heap of 100,000 again takes long.
+            # All of them, which are a heap already: to build a heap of 100,000 again
+            # takes long.
             self.leaving_held = self.held
             self.held = []
         self.held = _move_older(self.held, self.leaving_held, before)
@@ -381,13 +404,14 @@ class Queue:
         self.report()
 
     def join_leaving(self, request: Held) -> None:
-        """Let *request* stand among those that are about to leave, by its priority and number."""
+        """Let *request* stand among those that are about to leave, by its priority and
+        number."""
         heappush(self.leaving_others, request)
         self.report()
 
     def recall(self, now: float) -> None:
-        """Keep those that were about to leave. The time of those that had been released begins anew:
-        an answer had come for them, so what follows is another wait."""
+        """Keep those that were about to leave. The time of those that had been released
+        begins anew: an answer had come for them, so what follows is another wait."""
         if not self.has_leaving:
             return
         recalled_held = self.leaving_held
@@ -406,8 +430,8 @@ class Queue:
         self.report()
 
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
-        """Remove those that wait or are held for which *is_taken* is true. Return them in the order in which
-        they would leave."""
+        """Remove those that wait or are held for which *is_taken* is true. Return them
+        in the order in which they would leave."""
         taken = list(filter(is_taken, self.waiting))
         taken += filter(is_taken, self.held)
         if not taken:
@@ -421,7 +445,8 @@ class Queue:
         return sorted(taken)
 
     def _limit_without_room(self) -> None:
-        """Bring :attr:`without_room` up to date, since some of those that wait are gone."""
+        """Bring :attr:`without_room` up to date, since some of those that wait are
+        gone."""
         self.without_room = min(self.without_room, len(self.waiting))
 
     def first_leaving(self) -> Held | None:
@@ -430,7 +455,8 @@ class Queue:
         return heap[0] if heap else None
 
     def replace_first(self, held: Held) -> None:
-        """Put *held*, which was read from disk, in the place of the request that is next to leave."""
+        """Put *held*, which was read from disk, in the place of the request that is
+        next to leave."""
         self._heap_of_first()[0] = held
 
     def pop_first(self) -> Held:
@@ -440,17 +466,20 @@ class Queue:
         return held
 
     def _heap_of_first(self) -> list[Held]:
-        """Return the heap that begins with the request that is next to leave; an empty one if none is."""
+        """Return the heap that begins with the request that is next to leave; an empty
+        one if none is."""
         if not self.leaving_others:
             return self.leaving_held
         if not self.leaving_held:
             return self.leaving_others
-        # Lists are compared by their first items: requests, of which no two have the same number.
+        # Lists are compared by their first items: requests, of which no two have the
+        # same number.
         return min(self.leaving_held, self.leaving_others)
 
 
 def _move_older(requests: list[Held], heap: list[Held], before: float) -> list[Held]:
-    """Move those of *requests* that came until *before* to *heap*. Return the others."""
+    """Move those of *requests* that came until *before* to *heap*. Return the
+    others."""
     staying: list[Held] = []
     for held in requests:
         if held.since <= before:
@@ -461,14 +490,17 @@ def _move_older(requests: list[Held], heap: list[Held], before: float) -> list[H
 
 
 class Step(Enum):
-    """What has to be done for those in a queue: :meth:`.flights.Flights._act` does it, or has it done by
-    holding/holding.py."""
+    """What has to be done for those in a queue: :meth:`.flights.Flights._act` does it,
+    or has it done by holding/holding.py."""
 
     ASK = "fetch robots.txt again"
     APPLY = "do what the status says with those who wait"
     COUNT_LATE = "the answer is late: let few of those who wait count"
     HOLD = "hold those who have waited too long for a first answer"
-    COUNT_VERY_LATE = "the answer is very late: let none count, and drop those for which there is no room"
+    COUNT_VERY_LATE = (
+        "the answer is very late: let none count, and drop those for which there is "
+        "no room"
+    )
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
     FREE_PLACE = "the fetch is slow: another may have its place"
 
@@ -476,10 +508,12 @@ class Step(Enum):
 def steps(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return what has to be done for those in *queue*, and when. *status* is what is known of the origin.
+    """Return what has to be done for those in *queue*, and when. *status* is what is
+    known of the origin.
 
-    Pure. Steps whose time has come are due; the first of the others is the queue's wake-up. With nobody
-    waiting, and no fetch, there is none: those that are leaving have a turn.
+    Pure. Steps whose time has come are due; the first of the others is the queue's
+    wake-up. With nobody waiting, and no fetch, there is none: those that are leaving
+    have a turn.
     """
     fetch = queue.fetch
     if fetch is not None:
@@ -487,8 +521,8 @@ def steps(
     else:
         due = _between_fetches(status, queue, now, limits)
     if queue.landing:
-        # The answer is known, and listeners are being told. One of them (a handler of the signal
-        # `robots_resolved`, say) may take long, or never return.
+        # The answer is known, and listeners are being told. One of them (a handler of
+        # the signal `robots_resolved`, say) may take long, or never return.
         answered_at = min(flight.answered_at for flight in queue.landing)
         due[Step.APPLY] = answered_at + limits.grace
     return due
@@ -527,8 +561,8 @@ def _during_fetch(
 def _between_fetches(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return the steps of an origin without a fetch that is queued or in flight. *status*: what is known of it
-    decides whether those who wait may go on."""
+    """Return the steps of an origin without a fetch that is queued or in flight.
+    *status*: what is known of it decides whether those who wait may go on."""
     due: dict[Step, float] = {}
     stays = bool(queue.waiting or queue.held)
     if queue.landing or not (stays or queue.callers):

@@ -1,5 +1,5 @@
-"""What is known of origins, in memory: with parsed rules for those used recently, compressed for the
-others (docs/DESIGN.md, "Bodies compressed, rules on demand")."""
+"""What is known of origins, in memory: with parsed rules for those used recently,
+compressed for the others (docs/DESIGN.md, "Bodies compressed, rules on demand")."""
 
 from __future__ import annotations
 
@@ -15,23 +15,26 @@ from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
 _MAX_PARSED = 2000
-"""Origins that are kept parsed, which takes some 6 KB each. Parsing again is cheap compared to a page."""
+"""Origins that are kept parsed, which takes some 6 KB each. Parsing again is cheap
+compared to a page."""
 
 _LEAVING_SHARE = 50
-"""One in so many origins (or of their bytes) leave together: finding the least recently used takes a while,
-and keeping them in order would cost every request."""
+"""One in so many origins (or of their bytes) leave together: finding the least recently
+used takes a while, and keeping them in order would cost every request."""
 
 _MAX_PREFIXES = 4
-"""URL prefixes of one origin on the hot path. An origin has several: HTTP://EXAMPLE.com:80/ is one."""
+"""URL prefixes of one origin on the hot path. An origin has several:
+HTTP://EXAMPLE.com:80/ is one."""
 
 _OVERHEAD_BYTES = 900
-"""What an origin takes in memory, beside its texts, the packed body and what is parsed."""
+"""What an origin takes in memory, beside its texts, the packed body and what is
+parsed."""
 
 
 @dataclass(slots=True, eq=False)
 class OriginState:
-    """What is known of an origin: its status (status.py), and what changes with requests to it. Mutable:
-    who has a reference sees updates."""
+    """What is known of an origin: its status (status.py), and what changes with
+    requests to it. Mutable: who has a reference sees updates."""
 
     entry: Entry
     """The last answer, as storages keep it."""
@@ -45,12 +48,15 @@ class OriginState:
     used_at: float = 0.0
     """When a request asked for it last, in seconds since the epoch."""
     rules: Rules | None = None
-    """The rules for the usual agent (:attr:`.agents.Agents.usual`). The middleware's fast path applies them
-    until ``status.until``. If they are None, or don't allow the path, it looks closer."""
+    """The rules for the usual agent (:attr:`.agents.Agents.usual`). The middleware's
+    fast path applies them until ``status.until``. If they are None, or don't allow the
+    path, it looks closer."""
     allowed: int = 0
-    """Requests that passed on the fast path and aren't on record (reporting/recorder.py) so far."""
+    """Requests that passed on the fast path and aren't on record
+    (reporting/recorder.py) so far."""
     size: int = 0
-    """What :attr:`bytes` was when :meth:`OriginTable.weigh` counted it; 0 if it isn't counted."""
+    """What :attr:`bytes` was when :meth:`OriginTable.weigh` counted it; 0 if it isn't
+    counted."""
     prefixes: tuple[str, ...] = ()
     """Its keys in :attr:`OriginTable.by_prefix`."""
 
@@ -84,7 +90,8 @@ class OriginState:
         return self.entry.url or self.origin.robots_url
 
     def become(self, status: Status) -> None:
-        """Replace the status. The fast path gets rules again by the next request that looks closer."""
+        """Replace the status. The fast path gets rules again by the next request that
+        looks closer."""
         self.status = status
         self.rules = None
 
@@ -95,7 +102,8 @@ class OriginState:
 
     @property
     def forbids_all(self) -> bool:
-        """Whether a 401 or 403 for robots.txt forbids everything, by ``REP_FORBIDDEN``."""
+        """Whether a 401 or 403 for robots.txt forbids everything, by
+        ``REP_FORBIDDEN``."""
         status = self.status.counts_as
         return isinstance(status, Fresh) and status.forbids_all
 
@@ -104,11 +112,13 @@ _StateListener = Callable[[OriginState], None]
 
 
 class OriginTable:
-    """A limited number of origins, and of bytes. The least recently used leave; if only bytes are
-    short, only those above the average size do. The latest stays, whatever its size.
+    """A limited number of origins, and of bytes. The least recently used leave; if only
+    bytes are short, only those above the average size do. The latest stays, whatever
+    its size.
 
-    An origin is in one of three places: *parsed* (used recently; these may take half of the bytes),
-    *packed* (compressed; these get the rest), or *pinned* (requests wait for it; these don't count)."""
+    An origin is in one of three places: *parsed* (used recently; these may take half of
+    the bytes), *packed* (compressed; these get the rest), or *pinned* (requests wait
+    for it; these don't count)."""
 
     def __init__(
         self, max_origins: int, max_bytes: int, clock: Callable[[], float] = time.time
@@ -128,12 +138,14 @@ class OriginTable:
         self._pinned: dict[str, OriginState] = {}
         """Pinned origins by name."""
         self.by_prefix: dict[str, OriginState] = {}
-        """Parsed origins by what their URLs begin with, up to the path's slash: for the fast path."""
+        """Parsed origins by what their URLs begin with, up to the path's slash: for the
+        fast path."""
         self._listeners: list[_StateListener] = []
         """Called with each state that is about to be forgotten or packed."""
 
     def notify(self, listener: _StateListener) -> None:
-        """From now on, call *listener* with each state that is about to be forgotten or packed."""
+        """From now on, call *listener* with each state that is about to be forgotten or
+        packed."""
         self._listeners.append(listener)
 
     def get(self, origin: Origin) -> OriginState | None:
@@ -147,7 +159,8 @@ class OriginTable:
         return state
 
     def _unpack(self, name: str, origin: Origin) -> OriginState | None:
-        """Move the packed *origin* to the parsed ones; return None if it isn't packed."""
+        """Move the packed *origin* to the parsed ones; return None if it isn't
+        packed."""
         if self._packed is None:
             return None
         with suppress(UnreadableEntry):  # a clock out of range, say
@@ -167,8 +180,8 @@ class OriginTable:
         return self._keep(state)
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again, since parsing adds some. Beyond the limits, pack other origins
-        and forget packed ones."""
+        """Count the bytes of *state* again, since parsing adds some. Beyond the limits,
+        pack other origins and forget packed ones."""
         # Each decision ends here, so this returns at once if nothing has changed.
         size = state.bytes
         if size == state.size:
@@ -187,8 +200,8 @@ class OriginTable:
             self._packed.shrink(max_packed, max_packed_bytes)
 
     def _pack_oldest(self, latest: OriginState) -> None:
-        """Pack the least recently used of the parsed origins, but not the *latest*, until their number and
-        bytes are below the limits by :data:`_LEAVING_SHARE`."""
+        """Pack the least recently used of the parsed origins, but not the *latest*,
+        until their number and bytes are below the limits by :data:`_LEAVING_SHARE`."""
         average = self._max_parsed_bytes // len(self._parsed)
         enough = self._max_parsed - self._max_parsed // _LEAVING_SHARE
         leaving_bytes = self._max_parsed_bytes // _LEAVING_SHARE
@@ -234,7 +247,8 @@ class OriginTable:
             self._keep(state)
 
     def _keep(self, state: OriginState) -> OriginState:
-        """Note that *state* is used now, and put it among the parsed ones, unless it is pinned."""
+        """Note that *state* is used now, and put it among the parsed ones, unless it is
+        pinned."""
         state.used_at = self._clock()
         if state.name not in self._pinned:
             self._parsed[state.name] = state
@@ -245,7 +259,8 @@ class OriginTable:
         """Move a parsed origin to the packed ones."""
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
-        # Who still has a reference must not decide by it any more: it gets no more updates.
+        # Who still has a reference must not decide by it any more: it gets no more
+        # updates.
         state.become(expired(state.status))
         for listener in self._listeners:
             listener(state)

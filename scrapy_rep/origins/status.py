@@ -1,21 +1,24 @@
-"""What is known of an origin, and what changes that (REP.md sections 3 to 5; docs/DESIGN.md, "Status").
+"""What is known of an origin, and what changes that (REP.md sections 3 to 5;
+docs/DESIGN.md, "Status").
 
-A status is immutable. It says one thing: what the origin's robots.txt is good for, and until when.
-:func:`after` is the only way from one status to the next; ``TABLE`` has every case, impossible ones included.
+A status is immutable. It says one thing: what the origin's robots.txt is good for, and
+until when. :func:`after` is the only way from one status to the next; ``TABLE`` has
+every case, impossible ones included.
 
 - ``Unknown``: nothing usable. robots.txt has to be fetched before anything is decided.
 - ``Fresh``: an answer that counts: rules, or no restrictions.
 - ``Stale``: the last fetch failed, and an older copy applies until the next attempt.
 - ``Unreachable``: the last fetch failed, and nothing says what is allowed.
 - ``Unrestricted``: it has failed for so long that there are no restrictions (30 days).
-- ``Expired``: time is over for one of the four above. A fetch is due; for requests that had passed the gate
-  by then, what was known still counts.
-- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't help for a while. After
-  that, what else was known counts again: the cache (cache.py) keeps this status beside it.
+- ``Expired``: time is over for one of the four above. A fetch is due; for requests that
+  had passed the gate by then, what was known still counts.
+- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't
+  help for a while. After that, what else was known counts again: the cache (cache.py)
+  keeps this status beside it.
 
-That somebody asks, or waits no more, changes no status. That a fetch is queued or in flight is no status
-either: who waits for it is in queue.py. Nor is the end of the crawl, which is the same for all origins:
-:meth:`.flights.Flights.end`.
+That somebody asks, or waits no more, changes no status. That a fetch is queued or in
+flight is no status either: who waits for it is in queue.py. Nor is the end of the
+crawl, which is the same for all origins: :meth:`.flights.Flights.end`.
 """
 
 from __future__ import annotations
@@ -31,12 +34,15 @@ _LONG_AGO = -math.inf
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What an origin's robots.txt is good for. This one is never used: its subclasses are."""
+    """What an origin's robots.txt is good for. This one is never used: its subclasses
+    are."""
 
     until: float = _LONG_AGO
-    """Seconds since the epoch: from then on, robots.txt has to be fetched before the next decision."""
+    """Seconds since the epoch: from then on, robots.txt has to be fetched before the
+    next decision."""
     setting: str = ""
-    """The setting that decides (REP.md section 13), in words; empty: the protocol does."""
+    """The setting that decides (REP.md section 13), in words; empty: the protocol
+    does."""
 
     @property
     def says_nothing(self) -> bool:
@@ -71,7 +77,8 @@ class Failing(Status):
     """The last fetch failed. What that means is for the subclasses."""
 
     retry_at: float = _LONG_AGO
-    """When to ask again, in seconds of the crawl's running time: the wall clock may be set."""
+    """When to ask again, in seconds of the crawl's running time: the wall clock may be
+    set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +136,8 @@ UNKNOWN = Unknown()
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What can happen to an origin. Times and settings in the subclasses are those of the status that
-    follows."""
+    """What can happen to an origin. Times and settings in the subclasses are those of
+    the status that follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,8 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A fetch failed. What counts now depends on the copy at hand and on how long it has failed."""
+    """A fetch failed. What counts now depends on the copy at hand and on how long it
+    has failed."""
 
     means: type[Failing]
     """The status that follows."""
@@ -163,7 +171,8 @@ class NotConfigured(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotAccepted(Event):
-    """What is stored is no answer that this project accepts (by ``REP_CHALLENGE``, say), or says nothing."""
+    """What is stored is no answer that this project accepts (by ``REP_CHALLENGE``,
+    say), or says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +248,11 @@ _AFTER_ANY: _Row = {
     NotAccepted: _forgotten,
     Stored: _stored,
 }
-"""What follows any status. An answer replaces whatever was known, and so does a failure: both were worked out
-from the entry (storages/base.py), which remembers the copy and the failures before. A fetch may end in any
-status: somebody may ask although the answer at hand is fresh (``scrapy robots``), or shortly before the time of
-those who wait is over."""
+"""What follows any status. An answer replaces whatever was known, and so does a
+failure: both were worked out from the entry (storages/base.py), which remembers the
+copy and the failures before. A fetch may end in any status: somebody may ask although
+the answer at hand is fresh (``scrapy robots``), or shortly before the time of those who
+wait is over."""
 
 TABLE: dict[type[Status], _Row] = {
     Unknown: {**_AFTER_ANY, TimeIsOver: _impossible},

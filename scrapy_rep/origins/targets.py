@@ -1,9 +1,10 @@
-"""Where a host may lead the crawler: a public host never to a private address (SECURITY.md).
+"""Where a host may lead the crawler: a public host never to a private address
+(SECURITY.md).
 
-Hosts name other hosts in redirects of robots.txt and in sitemaps. A host that a public one names is
-looked up, and refused if it has a private address. Its address may change between the look-up and the
-connection. So from then on nothing in this process connects to a private address of that host, whichever
-download handler makes the connection.
+Hosts name other hosts in redirects of robots.txt and in sitemaps. A host that a public
+one names is looked up, and refused if it has a private address. Its address may change
+between the look-up and the connection. So from then on nothing in this process connects
+to a private address of that host, whichever download handler makes the connection.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ _SPECIAL_4 = (
 """IPv4 networks that aren't public although ``ipaddress`` doesn't know that."""
 
 _GLOBAL_6 = IPv6Network("2000::/3")
-"""Global unicast (RFC 4291), the only part of IPv6 that is public. Outside are loopback, link-local
-fe80::/10, unique local fc00::/7, multicast, local translation 64:ff9b:1::/48, and what nobody has."""
+"""Global unicast (RFC 4291), the only part of IPv6 that is public. Outside are
+loopback, link-local fe80::/10, unique local fc00::/7, multicast, local translation
+64:ff9b:1::/48, and what nobody has."""
 
 _SPECIAL_6 = (
     # Protocol assignments (RFC 2928).
@@ -66,24 +68,28 @@ _EMBEDDED = (
     # 6to4 (RFC 3056).
     (IPv6Network("2002::/16"), 80),
 )
-"""IPv6 networks whose addresses contain an IPv4 address, each with the number of bits to the right of it."""
+"""IPv6 networks whose addresses contain an IPv4 address, each with the number of bits
+to the right of it."""
 
 _TEREDO = IPv6Network("2001::/32")
-"""Teredo (RFC 4380). Its addresses contain two IPv4 addresses: a server's, and a client's, inverted."""
+"""Teredo (RFC 4380). Its addresses contain two IPv4 addresses: a server's, and a
+client's, inverted."""
 
 _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
-"""Ends of names that are private: RFC 6761, RFC 6762 and RFC 8375; ICANN reserves .internal for that."""
+"""Ends of names that are private: RFC 6761, RFC 6762 and RFC 8375; ICANN reserves
+.internal for that."""
 
 
 def is_private_address(text: str) -> bool | None:
-    """Return whether the address *text* is loopback, link-local, private or otherwise not public; None
-    if *text* is no address but a name."""
+    """Return whether the address *text* is loopback, link-local, private or otherwise
+    not public; None if *text* is no address but a name."""
     try:
         without_zone = text.strip("[]").partition("%")[0]
         address = ip_address(without_zone)
     except ValueError:
         try:
-            # Operating systems accept 127.1, 0x7f000001 and 2130706433 as addresses, too.
+            # Operating systems accept 127.1, 0x7f000001 and 2130706433 as addresses,
+            # too.
             address = IPv4Address(socket.inet_aton(text))
         except (OSError, ValueError):
             return None
@@ -123,7 +129,8 @@ def _is_private_4(address: IPv4Address) -> bool:
 
 
 def is_private_host(host: str) -> bool | None:
-    """Return whether the *host* of an :class:`Origin` is private; None if only a look-up can tell."""
+    """Return whether the *host* of an :class:`Origin` is private; None if only a
+    look-up can tell."""
     name = host.rstrip(".")
     is_private = is_private_address(name)
     if is_private is not None:
@@ -138,18 +145,22 @@ logger = get_logger(__name__)
 
 
 class Targets:
-    """Decides which hosts another host may name, and which addresses of these may be connected to."""
+    """Decides which hosts another host may name, and which addresses of these may be
+    connected to."""
 
     def __init__(self, crawler: Crawler, private_hosts: bool) -> None:
-        """*private_hosts*: whether the user lets public hosts name private ones (``REP_PRIVATE_HOSTS``)."""
+        """*private_hosts*: whether the user lets public hosts name private ones
+        (``REP_PRIVATE_HOSTS``)."""
         self._all_allowed = private_hosts
         self._crawler = crawler
         self._proxies: dict[str, str] = {}
-        """The proxies of the environment by scheme, as HttpProxyMiddleware uses them."""
+        """The proxies of the environment by scheme, as HttpProxyMiddleware uses
+        them."""
         if crawler.settings.getbool("HTTPPROXY_ENABLED"):
             self._proxies = getproxies()
         self._watched = BoundedSet()
-        """Hosts that public hosts named: no private address of theirs may be connected to."""
+        """Hosts that public hosts named: no private address of theirs may be connected
+        to."""
         self._public = BoundedSet()
         """Hosts that have resolved to a public address."""
         self._private = BoundedSet()
@@ -160,12 +171,13 @@ class Targets:
             crawler.signals.connect(self.unwatch, scrapy_signals.engine_stopped)
 
     def _opened(self) -> None:
-        # CrawlerProcess installs Scrapy's resolver only after `spider_opened`; ours has to be around it.
+        # CrawlerProcess installs Scrapy's resolver only after `spider_opened`; ours has
+        # to be around it.
         call_later(0, self.watch)
 
     def watch(self) -> None:
-        """Be asked about connections from now on. Call it again when something may have replaced our
-        resolver, as CrawlerProcess does."""
+        """Be asked about connections from now on. Call it again when something may have
+        replaced our resolver, as CrawlerProcess does."""
         _watchers.add(self)
         _update_resolvers()
 
@@ -175,9 +187,10 @@ class Targets:
         _update_resolvers()
 
     async def refuses(self, target: Origin, source: Origin) -> bool:
-        """Return whether to request nothing from *target*, which the origin *source* has named: *target* is
-        private, and *source* isn't. A *target* that can't be resolved now is not refused. From now on,
-        connections to a *target* that isn't refused are watched."""
+        """Return whether to request nothing from *target*, which the origin *source*
+        has named: *target* is private, and *source* isn't. A *target* that can't be
+        resolved now is not refused. From now on, connections to a *target* that isn't
+        refused are watched."""
         if self._all_allowed:
             return False
         self.watch()
@@ -197,20 +210,22 @@ class Targets:
         return is_private
 
     async def _resolves_to_private(self, target: Origin) -> bool:
-        """Return whether the name of *target* has a private address. It is looked up, unless it is
-        watched already and has had no private address so far."""
+        """Return whether the name of *target* has a private address. It is looked up,
+        unless it is watched already and has had no private address so far."""
         host = _name(target)
         if host in self._watched and host not in self._private:
             return False
         addresses = await self._look_up(target)
         if addresses:
             return any(map(is_private_address, addresses))
-        # A look-up that fails proves nothing: a private address that the name had before still counts.
+        # A look-up that fails proves nothing: a private address that the name had
+        # before still counts.
         return host in self._private
 
     def keep(self, origin: Origin) -> None:
-        """Watch connections to *origin* from now on, if it has a public address. :meth:`refuses` lets it name
-        whatever it likes on its own host, so its address must not become private later."""
+        """Watch connections to *origin* from now on, if it has a public address.
+        :meth:`refuses` lets it name whatever it likes on its own host, so its address
+        must not become private later."""
         host = _name(origin)
         if host in self._public:
             self._watched.add(host)
@@ -226,21 +241,22 @@ class Targets:
         return host in self._private and host not in self._public
 
     async def _look_up(self, origin: Origin) -> Sequence[str]:
-        """Record and return the addresses of *origin*; none if there is a proxy for it, which looks
-        its name up itself, and may get other addresses than we would."""
+        """Record and return the addresses of *origin*; none if there is a proxy for it,
+        which looks its name up itself, and may get other addresses than we would."""
         has_proxy = bool(self._proxies.get(origin.scheme))
         if has_proxy and not proxy_bypass(origin.host):
             return ()
         host = _name(origin)
         addresses = await look_up(host)
         for address in addresses:
-            # Our resolver has recorded them already, unless it couldn't be installed (_update_resolvers()).
+            # Our resolver has recorded them already, unless it couldn't be installed
+            # (_update_resolvers()).
             self._record(host, address)
         return addresses
 
     def check_address(self, host: str, address: str) -> bool:
-        """Record that *host* has resolved to *address*. Return whether to connect to it; log it if not.
-        Is called whenever a name is resolved."""
+        """Record that *host* has resolved to *address*. Return whether to connect to
+        it; log it if not. Is called whenever a name is resolved."""
         self._record(host, address)
         if not self._is_forbidden(host, address):
             return True
@@ -253,21 +269,24 @@ class Targets:
         return False
 
     def _record(self, host: str, address: str) -> None:
-        """Remember that *host*, unless it is an address itself, has resolved to *address*."""
+        """Remember that *host*, unless it is an address itself, has resolved to
+        *address*."""
         if host == address:
             return
         hosts = self._private if is_private_address(address) else self._public
         hosts.add(host.rstrip("."))
 
     def _is_forbidden(self, host: str, address: str) -> bool:
-        """Return whether *address* is a private one of a *host* that a public host has named."""
+        """Return whether *address* is a private one of a *host* that a public host has
+        named."""
         if host == address or host.rstrip(".") not in self._watched:
             return False
         return bool(is_private_address(address))
 
     def check_answer(self, request: Request, response: Response) -> None:
-        """Check the address that *response* came from, since a download handler may look names up
-        in its own way. Raises ``CannotResolveHostError`` if a public host has led us to a private one."""
+        """Check the address that *response* came from, since a download handler may
+        look names up in its own way. Raises ``CannotResolveHostError`` if a public host
+        has led us to a private one."""
         if self._all_allowed or response.ip_address is None:
             return
         if request.meta.get("proxy"):
@@ -278,23 +297,26 @@ class Targets:
 
 
 def _name(origin: Origin) -> str:
-    """Return the host of *origin* as it is kept in sets: without the dot that may end it."""
+    """Return the host of *origin* as it is kept in sets: without the dot that may end
+    it."""
     return origin.host.rstrip(".")
 
 
 # Names are resolved in two places. Twisted's reactor lets anyone install a resolver
-# (IReactorPluggableNameResolver). Whatever uses asyncio calls its event loop's getaddrinfo(): httpx
-# (through anyio), and aiohttp without aiodns. Both hooks are documented. That httpx and aiohttp use the
-# loop's method is not documented: tests/origins/test_resolution.py fails if they stop.
+# (IReactorPluggableNameResolver). Whatever uses asyncio calls its event loop's
+# getaddrinfo(): httpx (through anyio), and aiohttp without aiodns. Both hooks are
+# documented. That httpx and aiohttp use the loop's method is not documented:
+# tests/origins/test_resolution.py fails if they stop.
 
 
 _watchers: WeakSet[Targets] = WeakSet()
-"""The targets that are asked about connections. A crawl may end without calling ``unwatch()``."""
+"""The targets that are asked about connections. A crawl may end without calling
+``unwatch()``."""
 
 
 def _check_by_all(host: str, address: str) -> bool:
-    """Return whether all watchers let *address* of *host* be connected to. Each is asked, even after a no,
-    since each records the address."""
+    """Return whether all watchers let *address* of *host* be connected to. Each is
+    asked, even after a no, since each records the address."""
     verdicts = [
         targets.check_address(host.lower(), address) for targets in list(_watchers)
     ]
@@ -303,8 +325,8 @@ def _check_by_all(host: str, address: str) -> bool:
 
 @implementer(IHostnameResolver)
 class _Resolver:
-    """Stands in for the reactor's resolver as long as anyone watches: passes on only the addresses that
-    all watchers let be connected to."""
+    """Stands in for the reactor's resolver as long as anyone watches: passes on only
+    the addresses that all watchers let be connected to."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -361,8 +383,8 @@ def _address_in(place: Any) -> str:
 
 
 def _update_resolvers() -> None:
-    """Put our resolvers around those of the reactor and of the event loop while anyone watches; remove
-    ours if nobody does."""
+    """Put our resolvers around those of the reactor and of the event loop while anyone
+    watches; remove ours if nobody does."""
     if is_reactor_installed():
         from twisted.internet import reactor
 
@@ -384,8 +406,8 @@ def _wrapped(resolver: Any, wrapper: type[Any]) -> Any:
 
 
 async def look_up(host: str) -> Sequence[str]:
-    """Return the addresses that a connection to *host* would use (with a reactor, from Scrapy's DNS
-    cache); none if they can't be found out now."""
+    """Return the addresses that a connection to *host* would use (with a reactor, from
+    Scrapy's DNS cache); none if they can't be found out now."""
     with suppress(OSError, ValueError):  # ValueError: *host* is no valid name
         if is_reactor_installed():
             return await _look_up_with_reactor(host)
@@ -397,8 +419,8 @@ async def look_up(host: str) -> Sequence[str]:
 
 
 async def _look_up_with_reactor(host: str) -> Sequence[str]:
-    """Return the addresses of *host*: the reactor's resolver calls a receiver with each (Twisted's
-    IResolutionReceiver), and then to say that there are no more."""
+    """Return the addresses of *host*: the reactor's resolver calls a receiver with each
+    (Twisted's IResolutionReceiver), and then to say that there are no more."""
     from twisted.internet import reactor
 
     addresses: list[str] = []

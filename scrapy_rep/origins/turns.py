@@ -1,5 +1,6 @@
-"""Crawl delays that several processes keep together (REP.md section 12): before a request leaves a slowed
-download slot, the storage that the processes share is asked for the moment of the origin's next request."""
+"""Crawl delays that several processes keep together (REP.md section 12): before a
+request leaves a slowed download slot, the storage that the processes share is asked for
+the moment of the origin's next request."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from scrapy_rep.storages.client import StorageClient
 
 
 class Turns:
-    """Sends what waits in slowed slots, one request at a time, each at a moment that the storage gives
-    to this process alone. A moment is asked for when the request before it has come back, and only if
-    another one waits. So a process that dies leaves at most one moment unused for each slot.
+    """Sends what waits in slowed slots, one request at a time, each at a moment that
+    the storage gives to this process alone. A moment is asked for when the request
+    before it has come back, and only if another one waits. So a process that dies
+    leaves at most one moment unused for each slot.
 
-    Slots are paced (:class:`.access.PacedSlot`): they send a request only when they are told to."""
+    Slots are paced (:class:`.access.PacedSlot`): they send a request only when they are
+    told to."""
 
     def __init__(
         self,
@@ -29,8 +32,8 @@ class Turns:
         storage: StorageClient,
         delay_of: Callable[[Request], tuple[str, float]],
     ) -> None:
-        """*delay_of* returns the origin of a request, and the seconds between two of its requests; 0
-        if it has no delay."""
+        """*delay_of* returns the origin of a request, and the seconds between two of
+        its requests; 0 if it has no delay."""
         self._stats = context.stats
         self._slots = context.engine.slots
         self._storage = storage
@@ -39,7 +42,8 @@ class Turns:
         """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def queued(self, key: str) -> None:
-        """Note that a request is about to queue in the slot *key*. If the slot is slowed, pace it."""
+        """Note that a request is about to queue in the slot *key*. If the slot is
+        slowed, pace it."""
         slot = self._slots.paced(key, take=True)
         if slot is not None:
             call_later(0, self._send_next, key)  # the request is in the queue then
@@ -52,8 +56,9 @@ class Turns:
             self._send_next(key)
 
     def _send_next(self, key: str) -> None:
-        """Begin to take a turn for the request that waits in the slot *key*, if there is one and the slot
-        is paced. A slot that nothing slows any more is left to Scrapy."""
+        """Begin to take a turn for the request that waits in the slot *key*, if there
+        is one and the slot is paced. A slot that nothing slows any more is left to
+        Scrapy."""
         slot = self._slots.paced(key)
         if slot is None:
             return
@@ -65,8 +70,8 @@ class Turns:
             deferred_from_coro(self._take_turn(slot, request))
 
     async def _take_turn(self, slot: PacedSlot, request: Request) -> None:
-        """Ask the storage for a moment, and send *request* then. Without an answer, *request* is sent when
-        Scrapy would send it."""
+        """Ask the storage for a moment, and send *request* then. Without an answer,
+        *request* is sent when Scrapy would send it."""
         moment: float | None = None
         with self._isolated("turn of a crawl delay"):
             moment = await self._moment(slot, request)
@@ -76,8 +81,8 @@ class Turns:
             slot.send_in(moment - time.monotonic())
 
     async def _moment(self, slot: PacedSlot, request: Request) -> float | None:
-        """Return when *request* may be sent, by ``time.monotonic()``; None if its origin has no delay, or
-        if the storage fails."""
+        """Return when *request* may be sent, by ``time.monotonic()``; None if its
+        origin has no delay, or if the storage fails."""
         origin, seconds = self._delay_of(request)
         if not seconds:
             return None
