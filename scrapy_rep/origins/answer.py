@@ -363,7 +363,8 @@ def header_text(headers: Headers | None, name: str) -> str | None:
 
 
 def wall_sign(headers: Headers) -> str:
-    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none."""
+    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none. Each is a name,
+    a colon and a value (protocol/availability.py)."""
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
         text = header_text(headers, name)

@@ -127,8 +127,8 @@ class RobotsCache:
         """Held while a file is parsed, one at a time: parsing threads compete with the
         event loop."""
         self._read_seconds = 0.0
-        """Seconds spent on parsing in the event loop since it last got a turn
-        meanwhile."""
+        """Seconds that parsing has taken in the event loop since other tasks last got a
+        turn."""
         self._misconfigured: dict[Origin, Misconfigured] = {}
         """Origins that the project prevents us from fetching."""
 

@@ -179,7 +179,10 @@ class Flights:
         """Whether listeners are being told of an answer. After the time that a fetch
         may take, a listener doesn't count any more: it may never return."""
         earliest = self.clock() - self.limits.fetch
-        return any(flight.answered_at > earliest for flight in self._telling)
+        for flight in self._telling:
+            if flight.answered_at > earliest:
+                return True
+        return False
 
     def queue_of(self, origin: Origin) -> Queue:
         """Return the queue of *origin*, a new one if there is none. :meth:`settle`
@@ -317,8 +320,8 @@ class Flights:
             began_at=now,
         )
         queue.begin(flight, now)
-        queued = self._again if again else self._first
-        queued[flight] = None
+        line = self._again if again else self._first
+        line[flight] = None
         # Not now: the caller may be a handler, which must return before it is called
         # back.
         self._let_take_off_soon()
@@ -351,8 +354,8 @@ class Flights:
         if self._slow_give_way:
             self._put_off_slow()
         while self._has_place() and (self._first or self._again):
-            queued = self._first or self._again
-            flight, _ = queued.popitem(last=False)
+            line = self._first or self._again
+            flight, _ = line.popitem(last=False)
             self._running += 1
             self._quick += 1
             flight.has_place = True

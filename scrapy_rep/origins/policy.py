@@ -22,8 +22,8 @@ UNKNOWN_YET = "no answer yet"
 # before they are given up, although the origin's next regular attempt isn't due.
 
 _LAST_SHARE = 4
-"""No extra attempt is needed if the last one was made in the last quarter of
-REP_HOLD_MAX_WAIT."""
+"""An attempt that was made in the last quarter of REP_HOLD_MAX_WAIT counts as the last
+one: no extra attempt follows it."""
 
 _PAUSE_SHARE = 2
 """If the times of an origin's requests are over one after the other, robots.txt is not

@@ -105,6 +105,7 @@ class Unrestricted(Failing):
 
 
 Usable: TypeAlias = Fresh | Stale | Unreachable | Unrestricted
+"""The statuses whose time can be over."""
 
 
 @dataclass(frozen=True, slots=True)
