@@ -41,7 +41,12 @@ from scrapy_rep.exceptions import (
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
+from scrapy_rep.origins.agents import (
+    AGENT_KEY,
+    FOREIGN_SCHEME,
+    SCHEME_LENGTH,
+    origin_of,
+)
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
 from scrapy_rep.origins.flights import ResolutionListener
@@ -70,7 +75,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # Meta keys that need a closer look.
-_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, ROW_KEY, SITEMAP})
 
 
 class RepMiddleware:
@@ -178,7 +183,7 @@ class RepMiddleware:
         # tell sitemaps of a new site (_seeding), and has the usual user agent (agents).
         # Each of these checks costs every request some time.
         url = request.url
-        slash = url.find("/", SCHEME)
+        slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
         state = self._by_prefix.get(prefix)
         if (
@@ -266,7 +271,7 @@ class RepMiddleware:
 
     async def _judge(self, request: Request) -> None:
         """Act on what is known of the request's origin."""
-        if FOREIGN.match(request.url):
+        if FOREIGN_SCHEME.match(request.url):
             return  # data:, s3: and the like have no robots.txt
         try:
             state_or_origin, path = self.origins.find(request)
@@ -546,7 +551,7 @@ async def may_fetch(crawler: Crawler, url: str) -> bool:
     the URL is neither http, https nor ftp. Nothing is counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)
-    if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:
+    if rep is None or FOREIGN_SCHEME.match(url) or rep.decisions.dry_run:
         return True
     origins = rep.origins
     try:

@@ -20,7 +20,13 @@ from scrapy.spiders import SitemapSpider
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import EACH, META_KEY, Agents, chain_in_header, origin_of
+from scrapy_rep.origins.agents import (
+    AGENT_KEY,
+    OF_ALL_CRAWLS,
+    Agents,
+    chain_in_header,
+    origin_of,
+)
 from scrapy_rep.protocol.html import links_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.syntax import chain
@@ -84,14 +90,14 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     if len({one.usual for one in found}) == 1:
         return found[0].chain_sent(request)
     try:
-        return chain(request.meta[META_KEY])
+        return chain(request.meta[AGENT_KEY])
     except (KeyError, ValueError):
         return chain_in_header(request)
 
 
 def crawls_behind(request: Request) -> list[Agents]:
     """Return the agents of crawls that *request* may belong to: its callback's, else all."""
-    spider, crawls = getattr(request.callback, "__self__", None), list(EACH)
+    spider, crawls = getattr(request.callback, "__self__", None), list(OF_ALL_CRAWLS)
     own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
     return own or [one for one in crawls if one.crawler.crawling] or crawls
 

@@ -106,15 +106,21 @@ class CrawlTask(Task):
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by, or
         for a file without ``--spider``, any crawler that no group names."""
-        options, named = self.options, self.named
-        if not named and (options.agents_of_file or options.agents_known):
-            named = super().agents()
-        if agents is None and options.spider is None:
-            return named or super().agents()
-        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        named = self._named_agents()
         if named:
-            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
-        return named or [agents.default]
+            return named
+        if agents is None and self.options.spider is None:
+            return super().agents()
+        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        return [agents.default]
+
+    def _named_agents(self) -> list[Chain]:
+        """Return the crawlers that are named; any crawler that no group names if the options take
+        others from the file, or those that are known; empty otherwise."""
+        options = self.options
+        if not self.named and (options.agents_of_file or options.agents_known):
+            return super().agents()
+        return self.named
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
@@ -126,7 +132,9 @@ class CrawlTask(Task):
         errors: list[BaseException | None] = []
         try:
             # A Deferred or an asyncio Task, depending on the reactor.
-            running: Any = process.crawl(crawler, job=job)
+            running: Any = process.crawl(
+                crawler, job=job, usual_agent=next(iter(self._named_agents()), None)
+            )
             if isinstance(running, Deferred):
                 running.addErrback(lambda failure: errors.append(failure.value))
             process.start()
@@ -219,12 +227,14 @@ class RobotsSpider(Spider):
     )
     """What went wrong; None once the job has ended."""
     job: Job
+    usual_agent: Chain | None = None
+    """The first crawler that is named; None if none is."""
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
         try:
             running: Deferred[None] = deferred_from_coro(
-                self._run(Lookup(self.crawler))
+                self._run(Lookup(self.crawler, self.usual_agent))
             )
 
             async def stop() -> None:
@@ -284,11 +294,12 @@ class Lookup(ResolutionListener):
 
     part = "look-up"
 
-    def __init__(self, crawler: Crawler) -> None:
-        """*crawler*'s engine must be running."""
+    def __init__(self, crawler: Crawler, usual_agent: Chain | None = None) -> None:
+        """*crawler*'s engine must be running. *usual_agent*: the crawler that robots.txt is fetched
+        for; None for the one that the project's crawls go by."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
-        self.origins = Origins(self.context)
+        self.origins = Origins(self.context, usual_agent)
         self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
 

@@ -24,7 +24,7 @@ from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding.handing_back import HANDED_BACK
-from scrapy_rep.origins.agents import SCHEME
+from scrapy_rep.origins.agents import SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
@@ -141,7 +141,7 @@ class EarlyDrops:
         # Fast path, as in the middleware: most origins are unknown, or allow the
         # request.
         url = request.url
-        slash = url.find("/", SCHEME)
+        slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
         state = self._by_prefix.get(prefix)
         if state is None:

@@ -39,7 +39,7 @@ from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, SCHEME
+from scrapy_rep.origins.agents import FOREIGN_SCHEME, SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
@@ -334,7 +334,7 @@ class Gate:
         kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
-        state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
+        state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
         if (
             state is not None
             and state.rules is not None
@@ -355,7 +355,7 @@ class Gate:
     def _keep_if_it_must_wait(self, request: Request, past: Past) -> bool:
         """Keep *request* here if it has to wait. Return whether it is kept. *past*:
         what is known of the request from before the scheduler had it again."""
-        if request.meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
+        if request.meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(request.url):
             return False
         try:
             state, path = self._origins.find(request)

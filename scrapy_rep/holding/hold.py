@@ -311,7 +311,7 @@ class HeldRequests:
                 disk.skip(len(requests), error)
                 continue
             queue = self._flights.queue_of(origin)
-            queue.told = "unreachable"  # the earlier run has logged it
+            queue.logged_as = "unreachable"  # the earlier run has logged it
             self.table.pin(origin)
             queue.recover(requests)
             self.count_held()

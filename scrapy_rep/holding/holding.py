@@ -459,7 +459,7 @@ class Holding(WaitingRoom):
         attempts = []
         ends = []
         for queue in queues:
-            status, _ = self._cache.known(queue.origin)
+            status, _ = self._cache.status_of(queue.origin)
             due = steps(status, queue, now, self._limits)
             if Step.ASK in due:
                 attempts.append(due[Step.ASK] - now)
@@ -553,8 +553,8 @@ class HoldLog:
     def held(self, queue: Queue, why: str) -> None:
         """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or
         "unreachable". Each is logged once; "slow" isn't after "unreachable"."""
-        if queue.told not in (why, "unreachable"):
-            queue.told = why
+        if queue.logged_as not in (why, "unreachable"):
+            queue.logged_as = why
             message = (
                 "Holding requests to %(origin)s: its robots.txt has not answered yet"
             )
@@ -577,7 +577,7 @@ class HoldLog:
                 times=counted(queue.why.attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
-        if queue.released and queue.told:
+        if queue.released and queue.logged_as:
             self._tell(
                 "released",
                 queue,

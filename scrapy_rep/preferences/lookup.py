@@ -16,7 +16,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
-from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.origins.cache import LARGE_BYTES
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
@@ -66,7 +66,7 @@ def _read_robots(entry: Entry, token: str | None) -> RobotsUsage:
 @lru_cache(32)
 def _is_large(entry: Entry) -> bool:
     return (
-        len(entry.body) > LARGE
+        len(entry.body) > LARGE_BYTES
     )  # which unpacks it: up to 5 ms, but not for each page
 
 
@@ -179,7 +179,7 @@ class UsageLookup:
             context.crawler,
             files.ask,
             _tell_nobody,
-            files.known,
+            files.status_of,
             context.running,
             limits_of(settings),
         )

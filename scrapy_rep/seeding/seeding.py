@@ -23,7 +23,7 @@ from scrapy_rep.engine.access import Following, Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import USUAL, origin_of
+from scrapy_rep.origins.agents import USUAL_URL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
@@ -507,7 +507,7 @@ class SitemapSeeding(ResolutionListener):
         self, request: Request, *, checked: bool
     ) -> Coroutine[Any, Any, None] | None:
         """Note a request that is about to be sent. Return the check, unless it was *checked*."""
-        usual = USUAL.match(request.url)
+        usual = USUAL_URL.match(request.url)
         prefix = usual[1] + "/" if usual else ""
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)

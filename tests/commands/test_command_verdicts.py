@@ -23,7 +23,7 @@ from scrapy.settings import Settings
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, wrapped
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.commands.task import question
-from scrapy_rep.origins.agents import USUAL, origin_of, path_in
+from scrapy_rep.origins.agents import USUAL_URL, origin_of, path_in
 from scrapy_rep.protocol.matching import comparable
 from tests.helpers.robots_command import Stream, assert_wrong_usage, robots_here
 from tests.helpers.scrapy_process import Done
@@ -128,7 +128,7 @@ def test_what_is_compared_is_what_a_request_comes_to(url: str) -> None:
     request = Request(url)
     assert asked.origin == origin_of(request)
     assert asked.path == comparable(path_in(request))
-    if usual := USUAL.match(request.url):  # as nearly all are
+    if usual := USUAL_URL.match(request.url):  # as nearly all are
         assert asked.path == comparable(usual[2])
     assert dict(asked.steps)["requested"] == request.url
 

@@ -286,7 +286,7 @@ class Crawl(RuleBasedStateMachine):
             stays = queue.callers or queue.waiting or queue.held
             is_asked = queue.fetch is not None or queue.landing
             has_wakeup = origin in self.flights._alarm
-            status, _ = self.origins.cache.known(origin)
+            status, _ = self.origins.cache.status_of(origin)
             due = steps(status, queue, self.flights.clock(), self.flights.limits)
             assert has_wakeup or not due, "the alarm is not what the queue needs"
             if stays:
