@@ -22,7 +22,7 @@ from scrapy_rep.preferences import Statement, Usage
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
-from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.seeding.discovery import SITEMAP_KEY
 from scrapy_rep.settings import (
     USAGE_FIELDS,
     RepSettings,
@@ -35,7 +35,7 @@ from scrapy_rep.text import text_of
 logger = get_logger(__name__)
 
 # Requests of our own, for robots.txt and sitemaps.
-_OURS = frozenset({HOP_KEY, SITEMAP})
+_OURS = frozenset({HOP_KEY, SITEMAP_KEY})
 
 _PART = "check of usage preferences (REP_USAGE)"
 

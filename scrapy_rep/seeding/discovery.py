@@ -36,13 +36,13 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-SITEMAP = "_rep_sitemap"
+SITEMAP_KEY = "_rep_sitemap"
 """Meta key of requests for sitemaps. Its value has all that another process needs, if processes
 share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
 """Meta key of requests for pages from sitemaps: what their entry says."""
-ROW_KEY = "_rep_page"
+PAGE_ROW_KEY = "_rep_page"
 """Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
 
 # Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
@@ -163,9 +163,9 @@ class SeedingMiddleware:
         """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`;
         ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private address to
         which its origin may not lead us."""
-        if SITEMAP in request.meta or PAGE_KEY in request.meta:
+        if SITEMAP_KEY in request.meta or PAGE_KEY in request.meta:
             self._seeding.loader.targets.check_answer(request, response)
-        if SITEMAP in request.meta:
+        if SITEMAP_KEY in request.meta:
             return self._seeding.loader.read(request, response)
         if self._seeding.links is not None:
             self._seeding.links.look_at(response)
@@ -174,7 +174,7 @@ class SeedingMiddleware:
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
         """Note a failure, see :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
-        if SITEMAP in request.meta:
+        if SITEMAP_KEY in request.meta:
             return self._seeding.loader.failed(request, exception)
         theirs = getattr(super(), "process_exception", None)
         return None if theirs is None else theirs(request, exception)

@@ -32,7 +32,7 @@ from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
+from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP_KEY
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
 from scrapy_rep.seeding.spool import (
     ASKED,
@@ -56,10 +56,10 @@ GUESSES = (
 )
 """Where sitemaps are found that no robots.txt lists, the most usual place first."""
 
-SITEMAP_KEY = "rep_sitemap_of"
+LED_BY_KEY = "rep_sitemap_of"
 """Meta key of requests for sitemaps: the origin whose robots.txt led there."""
 
-ROW_KEY = "_rep_sitemap_row"
+SITEMAP_ROW_KEY = "_rep_sitemap_row"
 """Meta key of requests for sitemaps: the sitemap's row, see :class:`~scrapy_rep.engine.access.Trail`."""
 
 # Sitemaps of one host that are requested at a time.
@@ -81,7 +81,7 @@ _FOR_NOW = frozenset({408, 425, 429})
 
 # What Scrapy may undo.
 _OTHERS = (b"deflate", b"br", b"zstd")
-MAXSIZE = "download_maxsize"
+MAXSIZE_KEY = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
 :meth:`Loader.check` removes it from retries."""
 
@@ -158,7 +158,7 @@ class Loader:
         self._failures: dict[str, Exception] = {}  # of requests, by the sitemap's URL
         # In memory where others are held on disk: the spool has them already.
         self._trail = self._engine.following.trail(
-            ROW_KEY, self._ended, is_kept=context.spool.is_kept, in_memory=True
+            SITEMAP_ROW_KEY, self._ended, is_kept=context.spool.is_kept, in_memory=True
         )
         # Whose turn was the last one.
         self._origin = ""
@@ -289,8 +289,8 @@ class Loader:
                 headers=self._headers(sitemap.url),
                 # A sitemap may be on any host: allowed_domains is about pages.
                 meta={
-                    SITEMAP_KEY: sitemap.origin,
-                    SITEMAP: about,
+                    LED_BY_KEY: sitemap.origin,
+                    SITEMAP_KEY: about,
                     "allow_offsite": True,
                 },
             )
@@ -324,7 +324,7 @@ class Loader:
         return bool(len(self.places) or self._ending)
 
     def _request_failed(self, failure: Any) -> None:
-        url = failure.request.meta[SITEMAP]["url"]
+        url = failure.request.meta[SITEMAP_KEY]["url"]
         row = self._trail.number_of(failure.request)
         if url in self._ending or (row is not None and row in self.places):
             self._failures[url] = failure.value
@@ -372,7 +372,7 @@ class Loader:
         return {"Accept-Encoding": "gzip"} if scrapys else {}
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        if SITEMAP not in request.meta:
+        if SITEMAP_KEY not in request.meta:
             return
         self._received[request] = received = self._received.get(request, 0) + len(data)
         if received > self._crawl.settings.sitemap_max_bytes:
@@ -381,7 +381,7 @@ class Loader:
     def _response_downloaded(
         self, request: Request, response: Response, **_: Any
     ) -> None:
-        if SITEMAP not in request.meta:
+        if SITEMAP_KEY not in request.meta:
             return
         self._received.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
@@ -390,7 +390,7 @@ class Loader:
                 self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
                 or OTHER_ENCODINGS_MAX
             )
-            request.meta[MAXSIZE] = min(most, OTHER_ENCODINGS_MAX)
+            request.meta[MAXSIZE_KEY] = min(most, OTHER_ENCODINGS_MAX)
         else:
             response.headers.pop("Content-Encoding", None)  # of several, none is undone
 
@@ -398,13 +398,13 @@ class Loader:
         """Check a request for a sitemap, or for a page from one, before it is downloaded;
         ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
         origin = origin_of(request)
-        if SITEMAP not in request.meta:
+        if SITEMAP_KEY not in request.meta:
             by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
             if await self.targets.refuses(origin, by):
                 self._crawl.stats.inc_value(Reason.PRIVATE.stat)
                 raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
             return
-        by = Origin.from_url(request.meta[SITEMAP_KEY])
+        by = Origin.from_url(request.meta[LED_BY_KEY])
         other = origin.host != by.host
         try:
             sitemap = self._of(request)
@@ -421,7 +421,9 @@ class Loader:
             raise IgnoreRequest(
                 f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
             )
-        request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
+        request.meta.pop(
+            MAXSIZE_KEY, None
+        )  # of the response that this one is a retry of
 
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
         """Take a request that an earlier run has left in Scrapy's queue for this run's own;
@@ -440,7 +442,11 @@ class Loader:
 
     def _of(self, request: Request) -> SitemapRow | None:
         """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
-        about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
+        about, by, spool = (
+            request.meta[SITEMAP_KEY],
+            request.meta[LED_BY_KEY],
+            self._spool,
+        )
         url, chain = about["url"], tuple(about["chain"])
         found = spool.sitemap(url)
         if found is None:

@@ -35,8 +35,8 @@ from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     LISTED,
     PAGE_KEY,
-    ROW_KEY,
-    SITEMAP,
+    PAGE_ROW_KEY,
+    SITEMAP_KEY,
     Discovery,
     SpiderOptions,
     listed_by,
@@ -94,7 +94,7 @@ class Outstanding:
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self._trail = following.trail(ROW_KEY, self._done, is_kept=spool.is_kept)
+        self._trail = following.trail(PAGE_ROW_KEY, self._done, is_kept=spool.is_kept)
         # Of pages in the scheduler: for each site, for all that one origin names, and how many sites these are.
         self.by_site: Counter[int] = Counter()
         self.by_source: Counter[str] = Counter()
@@ -499,9 +499,11 @@ class SitemapSeeding(ResolutionListener):
         lead there. None if there is nothing to check."""
         far = (
             self._context.settings.sitemap_cross_host != "strict"
-            and ROW_KEY in request.meta
+            and PAGE_ROW_KEY in request.meta
         )
-        return self.loader.check(request) if far or SITEMAP in request.meta else None
+        return (
+            self.loader.check(request) if far or SITEMAP_KEY in request.meta else None
+        )
 
     def look_at(
         self, request: Request, *, checked: bool
@@ -512,7 +514,7 @@ class SitemapSeeding(ResolutionListener):
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)
         check = None if checked else self.check(request)
-        if ROW_KEY in request.meta:
+        if PAGE_ROW_KEY in request.meta:
             self._feeder.outstanding.arrive(request)
         return check
 
@@ -528,7 +530,7 @@ class SitemapSeeding(ResolutionListener):
 
     def _visit(self, request: Request, prefix: str) -> None:
         """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
-        if SITEMAP in request.meta:
+        if SITEMAP_KEY in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._discovery.mode == "start" and not request.meta.get("is_start_request"):
             return
