@@ -31,9 +31,9 @@ from scrapy_rep.pages import (
 )
 from scrapy_rep.preferences.statements import (
     META_SIGNAL,
-    PATH,
     POLICY,
     RESERVATION,
+    TDMREP_PATH,
     Reservation,
     RobotsUsage,
     TdmFile,
@@ -156,7 +156,7 @@ class TdmOrigin(Origin):
         return str(self)
 
     def __str__(self) -> str:
-        return super().__str__() + PATH
+        return super().__str__() + TDMREP_PATH
 
 
 async def _tell_nobody(flight: Flight, result: object) -> None:
@@ -254,7 +254,7 @@ class UsageLookup:
             return
         if robots and not robots.rules(chain, self._settings.obey_global_group)[
             1
-        ].allows(PATH):
+        ].allows(TDMREP_PATH):
             return
         flight = self._flights.to(file, request)
         self._waiting += 1

@@ -50,7 +50,7 @@ text and data mining."""
 
 YES, NO = "y", "n"
 
-MAX_TEXT = 1_000
+MAX_STATEMENT_TEXT = 1_000
 """Characters of a statement that are kept for the record."""
 
 
@@ -136,7 +136,7 @@ def _iso(time: datetime | None) -> str | None:
 LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
 """The categories of the vocabulary, and our purposes."""
 
-MAX_BYTES = 500
+MAX_PREFERENCES_LENGTH = 500
 """Longer preferences say nothing: these take half a millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
@@ -153,8 +153,8 @@ def read_preferences(value: str) -> dict[str, str | None]:
         raise ModuleNotFoundError(
             f"Content-Usage is read with http-sf: {EXTRA}"
         ) from None
-    if len(value) > MAX_BYTES:
-        raise ValueError(f"longer than {MAX_BYTES:,} bytes")
+    if len(value) > MAX_PREFERENCES_LENGTH:
+        raise ValueError(f"longer than {MAX_PREFERENCES_LENGTH:,} bytes")
     members: Any = parse(value.encode("latin-1"), tltype="dictionary")
     return {
         key: str(bare) if isinstance(bare, Token) and str(bare) in (YES, NO) else None
@@ -231,28 +231,32 @@ def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
     if not text:
         return []
     says = preferences(text) if name == "Content-Usage" else signals(text)
-    return [Statement(f"header {name}", None, text[:MAX_TEXT], says)]
+    return [Statement(f"header {name}", None, text[:MAX_STATEMENT_TEXT], says)]
 
 
 def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
     """Return what the ``content-signal`` metas of a page say: name, content and line of each."""
     return [
-        Statement(f"meta {name}", line, content[:MAX_TEXT], signals(content))
+        Statement(f"meta {name}", line, content[:MAX_STATEMENT_TEXT], signals(content))
         for name, content, line in islice(metas, MAX_LINES)
     ]
 
 
 # noai and noml speak for the images too.
-RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
+AI_RULES = {
+    "noai": (TRAINING, IMAGES),
+    "noimageai": (IMAGES,),
+    "noml": (TRAINING, IMAGES),
+}
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
     return [
         Statement(
-            rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO)
+            rule.source, rule.line, rule.name, dict.fromkeys(AI_RULES[rule.name], NO)
         )
         for rule in rules.rules
-        if rule.name in RULES
+        if rule.name in AI_RULES
     ]
 
 
@@ -267,7 +271,10 @@ def token_statement(
         return None
     says = dict.fromkeys(purposes, YES if decision.allowed else NO)
     return Statement(
-        f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says
+        f"robots.txt for {token}",
+        rule.line,
+        str(rule)[:MAX_STATEMENT_TEXT].rstrip(),
+        says,
     )
 
 
@@ -295,7 +302,7 @@ MAX_LINES = 100
 """Lines of each kind that count in one crawler's groups, for all pages together."""
 
 # Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
-_MAX_READ = 5_000
+_MAX_LINES_READ = 5_000
 
 _FIELD = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
@@ -366,8 +373,8 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     signs: list[Statement] = []
     licenses: list[str] = []
     lines = lines_about_use(normalise(body), token and token.lower())
-    for line, kind, value, written, named in islice(lines, _MAX_READ):
-        text = readable(written.strip("\n" + SPACE))[:MAX_TEXT]
+    for line, kind, value, written, named in islice(lines, _MAX_LINES_READ):
+        text = readable(written.strip("\n" + SPACE))[:MAX_STATEMENT_TEXT]
         if kind == "license" and value and len(licenses) < MAX_LICENSES:
             licenses.append(readable(value))
         elif kind == "content-signal" and named is not False and len(signs) < MAX_LINES:
@@ -383,7 +390,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
 
 # TDM reservations
 
-PATH = "/.well-known/tdmrep.json"
+TDMREP_PATH = "/.well-known/tdmrep.json"
 """Of the URL of an origin's file."""
 
 RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
@@ -416,7 +423,7 @@ def _reservation(
     value, statement = str(value).strip(), None
     if value in ("0", "1"):
         says = {MINING: NO} if value == "1" else {}
-        statement = Statement(source, line, text[:MAX_TEXT], says)
+        statement = Statement(source, line, text[:MAX_STATEMENT_TEXT], says)
     url = policy.strip()[:MAX_URL] if isinstance(policy, str) else ""
     return Reservation(statement, url or None)
 

@@ -67,25 +67,25 @@ from scrapy_rep.text import counted, text_of, without_user
 logger = get_logger(__name__)
 
 # URL prefixes that are remembered.
-_PREFIXES = 20_000
+_MAX_PREFIXES = 20_000
 # Rows of finished pages that are deleted at a time.
-_ROWS = 20
+_ROWS_TO_DELETE = 20
 # Pages taken from the spool at a time.
-_BATCH = 50
+_PAGES_AT_A_TIME = 50
 # Pages in the scheduler: the most of a single origin, while no others wait.
-_ALONE = 1000
+_MAX_PAGES_OF_A_SITE = 1000
 # Of each origin, and of all that one origin's sitemaps name, however many others wait.
-_EACH = 16
+_GUARANTEED_PAGES = 16
 # Of all.
-_ALL = 4000
+_MAX_PAGES = 4000
 # Hosts that one origin's sitemaps name and that have pages in the scheduler: Scrapy lets hosts take turns.
-_HOSTS = 32
+_MAX_SITES_OF_A_SOURCE = 32
 # Hosts that one origin's sitemaps name, of which one step looks for room.
-_LOOKS = 16
+_SITES_TRIED_AT_A_TURN = 16
 # URLs of pages from sitemaps that are remembered for a warning.
-_TWINS = 10_000
+_MAX_SEEDED_URLS = 10_000
 # Seconds until the next look for room in the scheduler.
-_LOOK = 0.05
+_SECONDS_UNTIL_NEXT_STEP = 0.05
 
 
 class Outstanding:
@@ -155,7 +155,7 @@ class Outstanding:
         self.finished.append(row)
         self._leave(row)
         self._arrived.discard(row)
-        if len(self.finished) >= _ROWS:
+        if len(self.finished) >= _ROWS_TO_DELETE:
             self._spool.wake()
 
     def _leave(self, row: int) -> None:
@@ -199,7 +199,7 @@ class Twins:
 
     def seeded(self, request: Request) -> None:
         """Note that a page from a sitemap went to the scheduler."""
-        if request.callback is None and len(self._seeded) < _TWINS:
+        if request.callback is None and len(self._seeded) < _MAX_SEEDED_URLS:
             self._seeded.add(hash(request.url))
 
     def _of(self, request: Request) -> bytes:
@@ -253,7 +253,7 @@ class Feeder:
         concurrency = context.crawl.crawler.settings.getint(
             "CONCURRENT_REQUESTS_PER_DOMAIN"
         )
-        self._each = max(_EACH, 2 * concurrency)
+        self._each = max(_GUARANTEED_PAGES, 2 * concurrency)
         self._running = self._woken = False
         self._failing_since: float | None = None
 
@@ -316,7 +316,7 @@ class Feeder:
         step; None: wait to be woken. With *everything*, regardless of the limits: the scheduler
         outlives the process."""
         if self._engine.paused and not everything:
-            return _LOOK
+            return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
         fruitless = 0  # sources without room for a page, in a row
         self._verifier.begin()
@@ -324,7 +324,7 @@ class Feeder:
         sources = self._spool.proven
         while len(sources):
             if not everything and (self._is_full or fruitless > len(sources)):
-                return _LOOK
+                return _SECONDS_UNTIL_NEXT_STEP
             if self._send_of(sources.next_source(), everything=everything):
                 fruitless = 0
             else:
@@ -335,15 +335,17 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        return self.outstanding.total >= _ALL or not self._holding.held.room_for(None)
+        return self.outstanding.total >= _MAX_PAGES or not self._holding.held.room_for(
+            None
+        )
 
     def _send_of(self, source: str, *, everything: bool) -> bool:
         """Schedule pages of a site that *source* names. Return whether there was room for some."""
         sites = self._spool.proven.sites_of(source)
-        for _ in range(min(len(sites), _LOOKS)):
+        for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
             sites.move_to_end(number)
-            room = _BATCH if everything else self._room(site)
+            room = _PAGES_AT_A_TIME if everything else self._room(site)
             if room:
                 self._send_some(site, room)
                 return True
@@ -361,19 +363,22 @@ class Feeder:
             others = (
                 length_hint(self._engine.scheduler) - self._holding.handing_back.waiting
             )
-            return max(0, min(_ALONE - max(0, others), _BATCH))
+            return max(0, min(_MAX_PAGES_OF_A_SITE - max(0, others), _PAGES_AT_A_TIME))
         outstanding = self.outstanding
         of_site = outstanding.by_site[site.id]
-        if not of_site and outstanding.sites_of[site.named_by] >= _HOSTS:
+        if (
+            not of_site
+            and outstanding.sites_of[site.named_by] >= _MAX_SITES_OF_A_SOURCE
+        ):
             return 0
         sources = self._spool.proven
         room = min(
-            max(self._each, _ALONE // sources.sites) - of_site,
-            max(self._each, _ALL // len(sources))
+            max(self._each, _MAX_PAGES_OF_A_SITE // sources.sites) - of_site,
+            max(self._each, _MAX_PAGES // len(sources))
             - outstanding.by_source[site.named_by],
-            _ALL - outstanding.total,
+            _MAX_PAGES - outstanding.total,
         )
-        return max(0, min(room, _BATCH))
+        return max(0, min(room, _PAGES_AT_A_TIME))
 
     def _send_some(self, site: Site, room: int) -> None:
         """Schedule up to *room* pages of *site*."""
@@ -539,7 +544,7 @@ class SitemapSeeding(ResolutionListener):
         except ValueError:
             return
         is_new = f"{origin}/" not in self.visited_prefixes
-        if len(self.visited_prefixes) >= _PREFIXES:
+        if len(self.visited_prefixes) >= _MAX_PREFIXES:
             self.visited_prefixes.clear()
         self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
         state = (
