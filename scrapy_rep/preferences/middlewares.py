@@ -138,7 +138,7 @@ class UsageMiddleware:
             if refused is not None:
                 rep.context.stats.inc_value("rep/usage/requests")
                 self._tell(rep, request, "request to", *refused)
-        origin, _ = lookup.known(request)
+        origin, _ = lookup.known_of(request)
         if refused is not None and origin is not None and not self._dry_run:
             raise UsageDisallowed(origin, *refused)
 
@@ -165,7 +165,7 @@ class UsageMiddleware:
             f"{purpose}: {one}" for purpose, one in found if one is not None
         )
         more: dict[str, Any] = {"reason": reason or None, "usage": usage.as_dict()}
-        origin, _ = lookup_of(rep).known(request)
+        origin, _ = lookup_of(rep).known_of(request)
         rep.decisions.record(request, origin, "usage", dry_run=False, **more)
 
     def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
@@ -198,7 +198,7 @@ class UsageMiddleware:
         statement: Statement,
     ) -> None:
         kind = what.partition(" ")[0]
-        origin, _ = lookup_of(rep).known(request)
+        origin, _ = lookup_of(rep).known_of(request)
         reason, dry_run = f"{purpose}: {statement}", self._dry_run
         rep.decisions.record(
             request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run
