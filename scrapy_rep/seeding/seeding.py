@@ -435,7 +435,7 @@ class Feeder:
         since the last run."""
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            return self._options.page_request(page.url, page.about, priority)
+            return self._options.page_request(page.url, page.listing, priority)
         except (TypeError, ValueError, RecursionError):
             return None
 
@@ -626,7 +626,7 @@ class SitemapSeeding(ResolutionListener):
     async def _look(self) -> None:
         """Open the spool, or write what couldn't be written; every second."""
         self._feeder.forget()
-        if await self._spool.look():
+        if await self._spool.open_or_flush():
             self._feeder.wake()
             if self._spool.waiting:
                 pages = {"pages": counted(self._spool.waiting, "page")}

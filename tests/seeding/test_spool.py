@@ -11,14 +11,14 @@ from scrapy.crawler import Crawler
 
 from scrapy_rep.engine.access import Following
 from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
-from scrapy_rep.seeding.spool import Site, Sources, Spool
+from scrapy_rep.seeding.spool import NewPage, Site, Sources, Spool
 
 A = "http://a.example"
 
 
 async def opened(folder: Path) -> Spool:
     spool = Spool(str(folder), 1.0, Spider(name="spool"))
-    assert await spool.look()
+    assert await spool.open_or_flush()
     return spool
 
 
@@ -32,7 +32,7 @@ def add(spool: Spool, *names: str) -> Site:
     number = spool.site(A, A, proven=True)
     assert number is not None
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
-    spool.add_pages(A, [(number, 1, name, "{}") for name in names])
+    spool.add_pages(A, [NewPage(number, 1, name, "{}") for name in names])
     return spool._sites[number]
 
 
