@@ -126,7 +126,7 @@ class Discovery:
     def __init__(self, context: CrawlContext) -> None:
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
-        self._seen_urls = BoundedSet()
+        self._seen = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, state: OriginState) -> None:
@@ -169,7 +169,7 @@ class Discovery:
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return whether it is new."""
-        is_new = self._seen_urls.add(url)
+        is_new = self._seen.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
         return is_new

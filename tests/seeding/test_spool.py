@@ -72,9 +72,9 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     for trail in following._trails:
         trail.scheduled(request)
     outstanding.sent(7)
-    outstanding.left(request.replace(meta={}))
+    outstanding.hold(request.replace(meta={}))
     assert outstanding.total == 1
-    outstanding.left(request)
+    outstanding.hold(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
     if held:
