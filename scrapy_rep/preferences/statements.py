@@ -53,7 +53,9 @@ PURPOSES = (TRAINING, IMAGES, INPUT, SEARCH, MINING)
 """All purposes that a statement may permit or refuse."""
 
 YES = "y"
+"""The answer of a statement that permits a purpose."""
 NO = "n"
+"""The answer of a statement that refuses a purpose."""
 
 MAX_STATEMENT_TEXT = 1_000
 """Characters of a statement that are kept for the record: a line may be as long as its file."""
@@ -101,7 +103,9 @@ class Usage:
         if purpose not in PURPOSES:
             raise KeyError(purpose)
         statement = self.decisive(purpose)
-        return None if statement is None else statement.says[purpose]
+        if statement is None:
+            return None
+        return statement.says[purpose]
 
     @property
     def verdicts(self) -> dict[str, str | None]:
@@ -177,8 +181,9 @@ def read_preferences(value: str) -> dict[str, str | None]:
     answers: dict[str, str | None] = {}
     for key, (item, _parameters) in members.items():
         # The token y counts, the string "y" doesn't.
-        is_answer = isinstance(item, Token) and str(item) in (YES, NO)
-        answers[key] = str(item) if is_answer else None
+        answers[key] = None
+        if isinstance(item, Token) and str(item) in (YES, NO):
+            answers[key] = str(item)
     return answers
 
 
@@ -252,27 +257,31 @@ class Signal(NamedTuple):
     """Whether there are blanks around its ``=``: other crawlers may not read it then."""
 
 
-def read_signals(line: str) -> list[Signal]:
-    """Return the signals of the value of a ``Content-Signal``, known or not. People also separate them by
-    semicolons."""
-    parts = line.lower().replace(";", ",").split(",", _MAX_SIGNALS)
-    found_signals = []
+def read_signals(text: str) -> list[Signal]:
+    """Return the signals in *text*, the value of a ``Content-Signal``: known ones and others. People also
+    separate them by semicolons."""
+    text_with_commas = text.lower().replace(";", ",")
+    # The last part has what lies beyond the limit.
+    parts = text_with_commas.split(",", _MAX_SIGNALS)
+    read = []
     for part in parts[:_MAX_SIGNALS]:
         if not part.strip():
             continue
         name, equals, value = part.partition("=")
-        has_blank_beside = name[-1:].isspace() or value[:1].isspace()
-        has_blanks = bool(equals) and has_blank_beside
-        found_signals.append(Signal(name.strip(), value.strip(), has_blanks))
-    return found_signals
+        has_blanks = False
+        if equals:
+            has_blanks = name[-1:].isspace() or value[:1].isspace()
+        read.append(Signal(name.strip(), value.strip(), has_blanks))
+    return read
 
 
-def signals(line: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Signal``. If there are both for
-    one purpose, ``"n"`` takes precedence."""
+def signals(text: str) -> dict[str, str]:
+    """Return ``"y"`` or ``"n"`` by purpose, given *text*, the value of a ``Content-Signal``. If there are both
+    for one purpose, ``"n"`` takes precedence."""
     says: dict[str, str] = {}
+    # Purposes for which there is an "n", whatever else is said before or after.
     refused: set[str] = set()
-    for signal in read_signals(line):
+    for signal in read_signals(text):
         if signal.name == USE:
             refused.update(LEVELS.get(signal.value, ()))
             continue
@@ -296,12 +305,18 @@ MAX_LINES = 100
 
 
 def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
-    """Return what the header lines called *name* say together, which is ``Content-Usage`` or
-    ``Content-Signal``: one statement, or none if there are no such lines."""
+    """Return what the headers called *name* (``Content-Usage`` or ``Content-Signal``) say together: one
+    statement, or none if there are no such headers.
+
+    :param values: those of all headers with this name
+    """
     text = b", ".join(values).decode("latin-1")
     if not text:
         return []
-    says = preferences(text) if name == "Content-Usage" else signals(text)
+    if name == "Content-Usage":
+        says = preferences(text)
+    else:
+        says = signals(text)
     return [Statement(f"header {name}", None, text[:MAX_STATEMENT_TEXT], says)]
 
 
@@ -349,7 +364,8 @@ def token_statement(
     rule = decision.rule
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
         return None
-    says = dict.fromkeys(purposes, YES if decision.allowed else NO)
+    answer = YES if decision.allowed else NO
+    says = dict.fromkeys(purposes, answer)
     text = str(rule)[:MAX_STATEMENT_TEXT].rstrip()
     return Statement(f"robots.txt for {token}", rule.line, text, says)
 
@@ -426,15 +442,17 @@ class RobotsUsage:
         """
         if not allowed:
             return list(self.signals)
-        longest = 0
+        # Those of the longest path so far.
         statements: list[Statement] = []
+        longest = 0
         for rule in self.rules:
-            length = 0
+            length = 0  # of a rule without a path
             if rule.path is not None:
                 key = rule.path.find(path)
                 if key == 0:
                     continue  # the rule is about other paths
-                length = key >> LENGTH_BIT  # see Rules in protocol/matching.py
+                # The key has the length of the path above this bit, see Rules in protocol/matching.py.
+                length = key >> LENGTH_BIT
             if length > longest:
                 longest = length
                 statements.clear()
@@ -455,26 +473,31 @@ class UsageLine(NamedTuple):
     written: str
     """The whole line, with the line end before it."""
     is_named: bool | None
-    """Whether the line is in a group of the crawler that was asked for. None before all groups."""
+    """Whether the line is in a group that names the token that was asked for. None before all groups."""
 
 
 def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
-    """Yield the lines about use in *text*, a normalised robots.txt. Groups of *token* (in lower case)
-    count as the crawler's."""
+    """Yield the lines about use in *text*, a normalised robots.txt, and whether each is in a group that names
+    *token* (in lower case)."""
     if _FIELD.search("\n" + text) is None:
         return  # as in most files
-    number = 0  # of the last line that was counted
+    # The number of the latest line that was counted.
+    number = 0
+    # Whether the group names the token. None before all groups.
     is_named: bool | None = None
-    is_ended = False  # whether the next user-agent line begins a new group
+    # Whether the group has a rule, so that the next user-agent line begins another group.
+    has_rule = False
+    # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch has the lines after
+    # such a line, each with the line end before it. The name is what the line says: None at the beginning.
     for index, (name, stretch) in enumerate(Groups(text)):
         if index > 0:
-            number += 1  # the user-agent line before the stretch
+            number += 1  # the user-agent line
         if name is not None:
             # Consecutive user-agent lines name the agents of one group.
-            was_named = bool(is_named and not is_ended)
+            was_named = bool(is_named) and not has_rule
             is_named = name == token or was_named
-            is_ended = False
-        # The line ends up to this place of the stretch are in number.
+            has_rule = False
+        # Up to this place of the stretch, its lines are counted.
         counted = 0
         for match in _FIELD.finditer(stretch):
             # The match begins with the line end before its line.
@@ -483,11 +506,11 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             counted = line_start
             field_name = match[1].lower()
             if field_name != "license":
-                is_ended = True
+                has_rule = True
             value = match[2].partition("#")[0].strip(SPACE)
             yield UsageLine(number, field_name, value, match[0], is_named)
         if _RULE.search(stretch) is not None:
-            is_ended = True
+            has_rule = True
         number += stretch.count("\n", counted)
 
 
@@ -506,8 +529,9 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
             if line.value and len(licenses) < MAX_LICENSES:
                 licenses.append(readable(line.value))
         elif line.field == "content-signal":
-            is_for_us = line.is_named is not False  # those before all groups, too
-            if is_for_us and len(signal_statements) < MAX_LINES:
+            # Lines before all groups (None) count for every crawler.
+            is_for_others = line.is_named is False
+            if not is_for_others and len(signal_statements) < MAX_LINES:
                 signal_statements.append(_statement(line, signals(line.value)))
         elif line.is_named and len(rules) < MAX_LINES:
             rules.append(_usage_rule(line))
@@ -515,6 +539,7 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
 
 
 def _statement(line: UsageLine, says: dict[str, str]) -> Statement:
+    """Return the statement for a line of robots.txt, which *says* something about use."""
     text = readable(line.written.strip("\n" + SPACE))[:MAX_STATEMENT_TEXT]
     return Statement("robots.txt", line.number, text, says)
 
@@ -571,12 +596,13 @@ def _reservation(
     """Return what *value*, of a ``tdm-reservation``, and *policy*, of a ``tdm-policy``, say together.
     *source*, *line* and *text* are those of the statement, see :class:`Statement`."""
     statement = None
+    text = text[:MAX_STATEMENT_TEXT]
     number = str(value).strip()
     if number == "1":
-        says = {MINING: NO}
-        statement = Statement(source, line, text[:MAX_STATEMENT_TEXT], says)
+        statement = Statement(source, line, text, {MINING: NO})
     elif number == "0":
-        statement = Statement(source, line, text[:MAX_STATEMENT_TEXT], {})
+        # Nothing is reserved, which permits nothing.
+        statement = Statement(source, line, text, {})
     if not isinstance(policy, str):
         return Reservation(statement)
     policy_url = policy.strip()[:MAX_URL]
@@ -618,11 +644,13 @@ class TdmFile:
             if not isinstance(entries, list):
                 return
             for entry in entries[:_MAX_LOCATIONS]:
-                if isinstance(entry, dict) and isinstance(entry.get("location"), str):
+                is_object = isinstance(entry, dict)
+                if is_object and isinstance(entry.get("location"), str):
                     self._add(entry)
 
     def _add(self, entry: dict[str, Any]) -> None:
-        """Add the rule of an *entry* whose location is a text."""
+        """Add the rule of an *entry* whose location is a text: a pattern, as in robots.txt."""
+        # Rules take latin-1, one character for each byte.
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
         members = {}
         for name in ("location", RESERVATION, POLICY):
@@ -635,9 +663,9 @@ class TdmFile:
             entry.get(RESERVATION),
             entry.get(POLICY),
         )
-        # As the path of a disallow rule in line 0, see ALLOW in protocol/matching.py.
-        path = Rules([location], [ALLOW - 1])
-        self._rules.append((path, reservation))
+        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py: only its path is used.
+        number = ALLOW - 1
+        self._rules.append((Rules([location], [number]), reservation))
 
     def about(self, path: str) -> Reservation:
         """Return what the first location that matches says.
@@ -645,6 +673,7 @@ class TdmFile:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """
         for rules, reservation in self._rules:
-            if rules.find(path) >= SHORTEST:
+            key = rules.find(path)
+            if key >= SHORTEST:  # else the location doesn't match, or is empty
                 return reservation
         return Reservation()

@@ -166,30 +166,31 @@ class Loader:
         # Bytes that have arrived of each response.
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
-        self._ending: dict[str, SitemapRow] = {}
-        """Sitemaps whose requests have ended, and of which it will be told why, by URL."""
+        # Sitemaps that were not read although the crawl is done with their requests, by URL, until
+        # _report_end() has logged why.
+        self._ended_unread: dict[str, SitemapRow] = {}
+        # What the errbacks of these requests got, by the sitemap's URL.
         self._failures: dict[str, Exception] = {}
-        """Why requests failed, by the sitemap's URL, until that is told."""
-        # While other requests are held on disk, those for sitemaps are held in memory (in_memory): the spool
-        # has the sitemaps already.
+        # The trail tells when the crawl is done with a request. Where held requests are kept on disk, those for
+        # sitemaps are kept in memory all the same (in_memory): the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
             self._ended,
             is_kept=context.spool.is_kept,
             in_memory=True,
         )
-        # The origin whose turn was the last one, and the host of the sitemap that was requested last.
-        self._origin = ""
-        self._host = ""
-        # Origins take turns in alphabetical order. A round are the origins that were tried in vain since
-        # something was last requested. It is over once it would come to its first origin again.
+        # Origins take turns in alphabetical order, and so do the hosts of an origin's sitemaps.
+        self._last_origin = ""
+        self._last_host = ""
+        # A round consists of the origins that were tried in vain since something was last requested. It is over
+        # when it would come to its first origin again.
         self._round_began_with: str | None = None
-        self._has_round_wrapped = False
-        """Whether the round has gone on with the first of all origins after the last one."""
         self._tried_in_round = 0
-        # Before this time, in seconds of the monotonic clock, nothing is requested: the loader pauses.
-        self._next_look = 0.0
-        # Whoever has it may read a sitemap for one slice of time.
+        # Whether the round has come to the last origin, and gone on with the first one.
+        self._has_round_wrapped = False
+        # Before this time, in seconds of the monotonic clock, nothing is requested.
+        self._paused_until = 0.0
+        # Sitemaps are read in turns: whoever has the lock may read for one slice of time.
         self._reading = DeferredLock()
         connect = context.crawl.crawler.signals.connect
         connect(self._bytes_received, scrapy_signals.bytes_received)
@@ -200,15 +201,16 @@ class Loader:
     # Requests
 
     def request_some(self) -> bool:
-        """Request the next sitemaps. Return whether to go on at once."""
+        """Request the next sitemaps, as many as have a place, for one slice of time. Return whether to go on at
+        once: the slice was too short."""
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
-        while self.places.left > 0 and time.monotonic() >= self._next_look:
+        while self.places.left > 0 and time.monotonic() >= self._paused_until:
             origin = self._next_origin()
             if origin is None or self._is_round_over(origin):
                 if self._tried_in_round > _MANY_ORIGINS:
-                    self._next_look = time.monotonic() + _PAUSE_SECONDS
+                    self._paused_until = time.monotonic() + _PAUSE_SECONDS
                 self._begin_round()
                 return False
             if self._request_one(origin):
@@ -220,12 +222,12 @@ class Loader:
         return False
 
     def _next_origin(self) -> str | None:
-        """Return the origin whose turn it is of those that have led to sitemaps that wait."""
-        origin = self._spool.next_origin(self._origin)
+        """Return the origin whose turn it is, of those whose robots.txt led to sitemaps that wait."""
+        origin = self._spool.next_origin(self._last_origin)
         if origin is None:
             self._has_round_wrapped = True
             origin = self._spool.next_origin("")
-        self._origin = origin or ""
+        self._last_origin = origin or ""
         return origin
 
     def _begin_round(self) -> None:
@@ -240,7 +242,7 @@ class Loader:
         self._tried_in_round += 1
 
     def _is_round_over(self, origin: str) -> bool:
-        """Whether *origin* was tried in this round, as were all that come before it."""
+        """Whether *origin*, whose turn it is, was tried in this round already: then all were."""
         if self._round_began_with is None or not self._has_round_wrapped:
             return False
         return origin >= self._round_began_with
@@ -252,8 +254,9 @@ class Loader:
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages of *origin* wait that it gets no further sitemaps: at least as many as the
-        limit for all pages leaves room for. An origin whose pages were all requested never has enough."""
+        """Whether so many pages from sitemaps of *origin* wait that no further ones of its sitemaps are read: at
+        least as many as the limit for pages of all origins leaves room for. An origin whose pages were all
+        requested never has enough."""
         waiting = self._spool.waiting_of(origin)
         room = _PAGES_ENOUGH - self._spool.waiting
         return waiting > 0 and waiting >= room
@@ -261,9 +264,9 @@ class Loader:
     def _request_from_a_host(
         self, origin: str, requested: Counter[str], limit: int
     ) -> bool:
-        """Request a sitemap to which *origin* has led, from the next host of which fewer than *limit*
-        were *requested*. Return whether there was one."""
-        host = self._host
+        """Request a sitemap to which *origin* has led, from the next host from which fewer than *limit* were
+        requested (*requested* counts them by host). Return whether there was one."""
+        host = self._last_host
         first_host: str | None = None
         for _ in range(_HOSTS_TRIED):
             next_host = self._spool.next_host(origin, host)
@@ -278,14 +281,14 @@ class Loader:
                 continue
             sitemap = self._spool.next_sitemap(origin, host)
             if sitemap is not None:
-                self._host = host
+                self._last_host = host
                 self._request(sitemap)
                 return True
         return False
 
     def _request_for_all(self) -> bool:
-        """Hand sitemaps to a scheduler that processes share. Another one may read them, so this one
-        doesn't wait for them: only time ends the step. Return whether there were any."""
+        """Hand sitemaps to a scheduler that processes share. Another process may read them, so this one
+        doesn't wait for them: only time ends the step, not a lack of places. Return whether there were any."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -295,7 +298,7 @@ class Loader:
             if origin is None or self._is_round_over(origin):
                 break
             if self._request_from_a_host(origin, requested, limit):
-                requested[self._host] += 1
+                requested[self._last_host] += 1
                 self._begin_round()
             else:
                 self._add_to_round(origin)
@@ -320,7 +323,7 @@ class Loader:
 
     def _request_for(self, sitemap: SitemapRow) -> Request:
         is_shared = self._engine.scheduler_is_foreign
-        # All that another process needs to read the sitemap, if processes share the scheduler.
+        # What a response is read with: by another process, if processes share the scheduler.
         description = {
             "url": sitemap.url,
             "chain": list(sitemap.chain),
@@ -344,8 +347,8 @@ class Loader:
         )
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Ask for gzip, which our reader unpacks, if the download handler is Scrapy's or made of one. Other
-        handlers may take a header that Scrapy hasn't set for one that the project wants."""
+        """Return headers that ask for gzip, which our reader unpacks, if the download handler for *url* is one of
+        Scrapy's or a subclass. Other handlers (a browser's, say) may take our header for the project's wish."""
         path = self._handlers.get(url.partition(":")[0])
         if not path:
             return {}
@@ -357,68 +360,71 @@ class Loader:
         return {}
 
     def _held(self, request: Request) -> None:
-        """Handle the signal ``request_held``."""
+        """Handle the signal ``request_held``: the place of a sitemap is free while its request is held."""
         row = self._trail.number_of(request)
         if row is not None:
             self.places.hold(row)
-            self._look_soon()
+            self._end_pause()
 
     def _released(self, request: Request) -> None:
-        """Handle the signal ``request_released``."""
+        """Handle the signal ``request_released``: the sitemap takes a place again."""
         row = self._trail.number_of(request)
         if row is not None:
             self.places.release(row)
 
-    def _look_soon(self) -> None:
-        """End a pause: there is room for a sitemap."""
-        self._next_look = 0.0
+    def _end_pause(self) -> None:
+        """Look for sitemaps to request soon, even if the loader pauses: there is a place for one."""
+        self._paused_until = 0.0
         self._spool.wake()
 
     @property
     def is_busy(self) -> bool:
         """Whether there are sitemaps that were requested and are neither read nor failed."""
-        return bool(len(self.places) or self._ending)
+        return bool(len(self.places) or self._ended_unread)
 
     def _request_failed(self, failure: Any) -> None:
-        """Remember why a request failed: this is the errback. What becomes of its sitemap, :meth:`_ended` and
-        :meth:`_tell_end` say."""
+        """Remember why the request for a sitemap failed, for :meth:`_report_end`. This is its errback."""
         url = failure.request.meta[SITEMAP_KEY]["url"]
         row = self._trail.number_of(failure.request)
         has_place = row is not None and row in self.places
-        if has_place or url in self._ending:
+        if has_place or url in self._ended_unread:
             self._failures[url] = failure.value
 
     def _ended(self, row: int) -> None:
-        """Note that the crawl is done with the request for a sitemap. If that was neither read nor
-        failed, another component has dropped it, or the rules did before it was queued."""
+        """Note that the crawl is done with the request for a sitemap. The trail calls this.
+
+        If the sitemap still has its place, it was neither read nor has it failed: another component has dropped
+        the request, or the rules did before it was queued.
+        """
         sitemap = self._give_back(row)
         if sitemap is not None and not self._spool.ending:
-            self._ending[sitemap.url] = sitemap
-            call_later(0, self._tell_end, sitemap)  # the errback may be called then
+            self._ended_unread[sitemap.url] = sitemap
+            # The errback is called before that, if it is.
+            call_later(0, self._report_end, sitemap)
 
-    def _tell_end(self, sitemap: SitemapRow) -> None:
-        """Log why the request for *sitemap* has ended."""
-        self._ending.pop(sitemap.url, None)
+    def _report_end(self, sitemap: SitemapRow) -> None:
+        """Note why *sitemap* was not read although the crawl is done with its request."""
+        self._ended_unread.pop(sitemap.url, None)
         error = self._failures.pop(sitemap.url, None)
         if isinstance(error, RobotsDisallowed):
-            self._end(sitemap, str(error), DONE, error)
+            self._fail(sitemap, str(error), DONE, error)
         else:
             why = "another component dropped its request"
             if error is not None:
                 why += f" ({text_of(error)})"
-            self._end(sitemap, why, FAILED)
+            self._fail(sitemap, why, FAILED)
         self._spool.wake()
         self._engine.wake()  # the crawl may be over
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note what became of a sitemap."""
+        """Note what became of a sitemap, whose place is free now."""
         self._spool.mark(sitemap, state)
         self._give_back(sitemap.id)
 
     def _give_back(self, row: int) -> SitemapRow | None:
         """Return the sitemap of *row*, if it had a place, which is free now."""
         sitemap = self.places.give_back(row)
-        self._look_soon()
+        self._end_pause()
         return sitemap
 
     # Downloads
@@ -475,26 +481,25 @@ class Loader:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
             is_other_host = origin.host != led_by.host
+            # It counts like another host that has pages, so that an index can't make us ask any number of hosts.
             if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
                 raise IgnoreRequest(
                     f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
                 )
         except sqlite3.Error:
-            pass  # checked again once its response is here, see read()
+            pass  # read() looks the sitemap up again
         if await self.targets.refuses(origin, led_by):
             raise IgnoreRequest(
                 f"its host has a private address, and {led_by} has a public one (see REP_PRIVATE_HOSTS)"
             )
-        # A retry has the limit of the response before it.
+        # If this is a retry, it has the limit that was set for the response before.
         request.meta.pop(MAXSIZE_KEY, None)
 
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
         """Take a request that an earlier run has left in Scrapy's queue for this run's own;
         ``IgnoreRequest`` if this run has requested *sitemap* itself."""
-        if (
-            self._engine.scheduler_is_foreign
-            or self._trail.number_of(request) is not None
-        ):
+        is_of_this_run = self._trail.number_of(request) is not None
+        if is_of_this_run or self._engine.scheduler_is_foreign:
             return
         if sitemap.id in self.places:
             raise _NeedlessRequest("this sitemap was requested already")
@@ -510,7 +515,7 @@ class Loader:
         sitemap = self._spool.sitemap(url)
         if sitemap is not None:
             return sitemap
-        # Another process found it, or our file lost it: then it is new. If it is finished, it isn't.
+        # It is finished, which the spool knows; or new to it: another process has found it, or our file has lost it.
         added = self._spool.add_sitemaps(
             request.meta[LED_BY_KEY],
             {url: str(Origin.from_url(url))},
@@ -524,37 +529,39 @@ class Loader:
         self._spool.mark(sitemap, ASKED)
         return sitemap
 
-    # Ends
+    # Failures
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
+        """Note that the sitemap of *request* can't be fetched. Raises ``IgnoreRequest`` in place of any other
+        *exception*, since Scrapy would log that as an error."""
         if isinstance(exception, _NeedlessRequest):
             return
         is_ignored = isinstance(exception, IgnoreRequest)
         sitemap = None
-        if not self._spool.ending:  # else the next run asks for it again
-            with suppress(sqlite3.Error):  # then, too, the next run does
+        # While the crawl is closing, or the spool fails, nothing is noted: the next run asks for it again.
+        if not self._spool.ending:
+            with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
         if sitemap is not None:
             is_final = is_ignored and not isinstance(exception, RobotsUnreachable)
             state = DONE if is_final else FAILED
             why = str(exception) if is_ignored else text_of(exception)
-            self._end(sitemap, why, state, exception)
+            self._fail(sitemap, why, state, exception)
         if not is_ignored:
             why = clean(f"the sitemap failed: {exception}")
             raise IgnoreRequest(why) from exception
 
-    def _end(
+    def _fail(
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
     ) -> None:
-        """Note that a sitemap can't be read, and log why. If it was a guess, and that is final, make the
-        next one."""
+        """Note that a sitemap can't be read, and log *why*. *state*: DONE if that is final, or FAILED. If the
+        sitemap was a guess, and that is final, make the next guess."""
         is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
             if is_guess and state == DONE:
                 path = sitemap.url.removeprefix(sitemap.host)
-                # ValueError: another version, which has left this sitemap, guesses other places.
+                # ValueError: another version has left this sitemap, and guessed other places.
                 with suppress(sqlite3.Error, ValueError):
                     self.guess(sitemap.origin, path)
             self._mark(sitemap, state)
@@ -593,7 +600,7 @@ class Loader:
             if not self._spool.over:
                 sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
-                    # The request waits in a middleware, where it takes a download slot.
+                    # Meanwhile, the request is in a middleware, where it takes a download slot.
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
@@ -627,7 +634,7 @@ class Loader:
                 response.status >= 500 or response.status in _TEMPORARY_STATUSES
             )
             state = FAILED if is_temporary else DONE
-            self._end(sitemap, f"HTTP {response.status}", state)
+            self._fail(sitemap, f"HTTP {response.status}", state)
             return
         reader = SitemapReader(
             max_bytes=self._crawl.settings.sitemap_max_bytes,
@@ -642,9 +649,9 @@ class Loader:
             if slices.renew_if_over():
                 await self._next_turn()
             if self._spool.over:
-                return  # the spool ends with the crawl
+                return  # seeding has ended meanwhile
         if reader.kind is None:
-            self._end(sitemap, reader.problem or "it is not a sitemap", DONE)
+            self._fail(sitemap, reader.problem or "it is not a sitemap", DONE)
             return
         self._mark(sitemap, DONE)
         self._log.read(reader.kind, selection)

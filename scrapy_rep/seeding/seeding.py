@@ -99,7 +99,8 @@ class _SiteAndSource(NamedTuple):
 
 
 class Outstanding:
-    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet, see
+    """The pages from sitemaps that are in the scheduler, in numbers; and the rows that pages have in the spool
+    (seeding/spool.py), each of which is deleted once the crawl is done with the page. The trail tells when: see
     :class:`~scrapy_rep.engine.access.Trail`."""
 
     def __init__(self, spool: Spool, following: Following) -> None:
@@ -113,7 +114,7 @@ class Outstanding:
         """How many sites these pages are of, by the origin that names them."""
         self.finished: list[int] = []
         """Rows of finished pages, to be deleted."""
-        # Where pages in the scheduler are counted, by row.
+        # In which counts each page in the scheduler is, by its row.
         self._sites: dict[int, _SiteAndSource] = {}
         # Rows of pages that have passed the gate.
         self._passed: set[int] = set()
@@ -133,8 +134,8 @@ class Outstanding:
             self.sites_of[site.named_by] += 1
 
     def sent(self, row: int) -> None:
-        """Note that the page of *row* went to the scheduler, unless that didn't take it: a filter
-        dropped it, or a handler of ``request_scheduled`` refused it."""
+        """Note that we have handed the page of *row* to the scheduler. If that didn't take it (a filter
+        dropped it, or a handler of ``request_scheduled`` refused it), the crawl is done with it."""
         self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
@@ -187,7 +188,7 @@ class Outstanding:
 
 
 def _skip_dupe_filter(request: Request) -> None:
-    """Make a page skip the dupe filter, which has seen it before."""
+    """Make a page skip the dupe filter, which may have seen it before. A handler of ``request_scheduled``."""
     request.dont_filter = True
 
 
@@ -200,7 +201,7 @@ class Twins:
         self._extra = crawl.extra
         self._signals = crawl.crawler.signals
         self._crawler: Any = crawl.crawler
-        # Fingerprints of start requests.
+        # Fingerprints of start requests; and whether there are any: else no page needs a fingerprint.
         self._starts = BoundedSet()
         self._has_starts = False
         # Hashes of the URLs of pages from sitemaps that go to the spider's default callback.
@@ -211,8 +212,8 @@ class Twins:
             self._signals.connect(self._dropped, scrapy_signals.request_dropped)
 
     def is_start(self, request: Request) -> bool:
-        """Whether the spider has requested this page itself to begin with. Scrapy doesn't filter these
-        requests, nor remember them, so the page would come twice."""
+        """Whether this page is one of the spider's start requests. The dupe filter neither stops nor remembers
+        these, so the page would come twice."""
         return self._has_starts and self._fingerprint(request) in self._starts
 
     def add_seeded(self, request: Request) -> None:
@@ -240,7 +241,7 @@ class Twins:
             return
         if hash(request.url) not in self._seeded:
             return
-        # Nothing more is needed for a second warning.
+        # There is one warning only, so nothing needs to be remembered any more.
         self._seeded.clear()
         self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
         logger.warning(
@@ -314,6 +315,7 @@ class Feeder:
         if self._is_over:
             return
         self._woken = False
+        # Seconds until the next step. None: wait to be woken.
         delay: float | None = RETRY_SECONDS
         try:
             delay = self.step()
@@ -374,7 +376,8 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no page of any site may go to the scheduler."""
+        """Whether no page of any site may go to the scheduler: there are enough, or so many requests are held
+        (holding/hold.py) that an origin without any could not hold one more."""
         if self.outstanding.total >= _MAX_PAGES:
             return True
         return not self._holding.held.room_for(None)
@@ -394,7 +397,7 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
-            # Its requests may come to be held: for these, there must be room, too.
+            # Requests for these pages may come to be held: then there must be room for them, too.
             held = self._holding.held
             queue = held.queues.get(Origin.from_url(site.origin))
             if not held.room_for(queue):
@@ -409,7 +412,7 @@ class Feeder:
         """Return how many pages may go to a scheduler that keeps them, perhaps for other processes: what counts
         is its length, without our own requests that are being handed back to it."""
         handed_back = self._holding.handing_back.waiting
-        # length_hint() is 0 if the scheduler can't tell its length.
+        # length_hint() returns 0 if the scheduler can't tell its length.
         length = length_hint(self._engine.scheduler) - handed_back
         return _MAX_PAGES_OF_A_SITE - max(0, length)
 
@@ -450,7 +453,7 @@ class Feeder:
             self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
-        # A foreign scheduler keeps the page, so we are done with it.
+        # A scheduler that isn't Scrapy's keeps the page, so its row in the spool goes at once.
         is_kept_there = self._engine.scheduler_is_foreign
         if not is_kept_there:
             self.outstanding.add(request, page.id, site)
@@ -463,7 +466,8 @@ class Feeder:
         return True
 
     def _schedule(self, request: Request, page: Page, site: Site) -> None:
-        """Hand *request* to the scheduler. One for a page that went there before skips the dupe filter."""
+        """Hand *request* to the scheduler. One for a page that went there before (in an earlier run, or the
+        scheduler raised an exception) skips the dupe filter, which may remember it."""
         is_sent_again = page.id <= site.sent
         if is_sent_again:
             # By a handler that is called after that of OffsiteMiddleware, which must see the page unchanged.
@@ -492,18 +496,19 @@ class Feeder:
         return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
-        """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
-        since the last run."""
+        """Return a page's request; None if it can't be made any more: since the page was accepted, perhaps in
+        an earlier run, the spider's rules, Scrapy's, or the spool's file have changed."""
         priority = self._crawl.settings.sitemap_page_priority
         try:
             return self._options.page_request(page.url, page.listing, priority)
-        except (TypeError, ValueError, RecursionError):  # what the file says is damaged
+        except (TypeError, ValueError, RecursionError):
             return None
 
     def forget(self) -> None:
         """Delete the rows of pages that are done."""
-        finished, self.outstanding.finished = self.outstanding.finished, []
-        self._spool.forget(finished)
+        finished_rows = self.outstanding.finished
+        self.outstanding.finished = []
+        self._spool.forget(finished_rows)
 
     def gauge(self) -> None:
         """Set the stat that says how many pages wait."""
@@ -567,7 +572,8 @@ class SitemapSeeding(ResolutionListener):
         lead there. None if there is nothing to check."""
         if SITEMAP_KEY in request.meta:
             return self.loader.check(request)
-        # A page may be on another host than its sitemap only if REP_SITEMAP_CROSS_HOST says so.
+        # In strict mode, pages on other hosts get this far only after the verifier (seeding/selection.py) has
+        # found that their hosts list the sitemap.
         is_strict = self._context.settings.sitemap_cross_host == "strict"
         if PAGE_ROW_KEY in request.meta and not is_strict:
             return self.loader.check(request)
@@ -618,12 +624,13 @@ class SitemapSeeding(ResolutionListener):
         if not is_new or self._discovery.mode == LISTED:
             return
         state = self._cache.get(origin)
-        # Otherwise resolved() seeds once there is an answer.
+        # If nothing is known yet, resolved() lets the origin seed once there is an answer.
         if state is not None and not state.unreachable:
             self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
+        """Add the sitemaps that a new robots.txt lists, if its origin may seed; if it lists none, perhaps a
+        guess. Called with the answer of a *flight*, which is a fetch of robots.txt."""
         if flight.outcome is Outcome.UNREACHABLE or self._discovery.mode == LISTED:
             return
         if f"{state.origin}/" in self.visited_prefixes:

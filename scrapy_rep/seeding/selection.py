@@ -115,8 +115,10 @@ CHOSEN = {
 
 def host_of(origin: Origin) -> str:
     """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
-    default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
-    return origin.host if default else f"{origin.host}:{origin.port}"
+    default_port = {"http": 80, "https": 443}.get(origin.scheme)
+    if origin.port == default_port:
+        return origin.host
+    return f"{origin.host}:{origin.port}"
 
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
@@ -153,6 +155,8 @@ class SiteOfPrefix(NamedTuple):
 
 
 class AcceptedPage(NamedTuple):
+    """An entry that becomes a page in the spool."""
+
     page: NewPage
     needs_proof: bool
     """See :class:`SiteOfPrefix`."""
@@ -199,7 +203,7 @@ class Selection:
             await self._select_pages(kept)
 
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
-        """Return *entries* without damaged ones, and as the spider's ``sitemap_filter`` leaves them."""
+        """Return what the spider's ``sitemap_filter`` leaves of *entries*, which doesn't get damaged ones."""
         sound = [entry for entry in entries if not entry.get("broken")]
         self.rejected[Reason.BROKEN] += len(entries) - len(sound)
         kind_name = self.reader.kind.value if self.reader.kind else ""
@@ -331,9 +335,11 @@ class Selection:
         return AcceptedPage(page, site.needs_proof)
 
     def _judge(self, prefix: str) -> SiteOfPrefix | Reason:
-        """Return the site of URLs with this *prefix*, or why they are rejected. Remember that."""
+        """Return the site of URLs with this *prefix* (scheme, host and port), or why they are rejected. Remember
+        the result for further URLs."""
         origin = Origin.from_url(prefix)
         needs_proof = self._needs_proof(origin)
+        # Whether the proof needs no request, since the origin's robots.txt is known.
         has_robots = False
         if needs_proof:
             state = self._cache.get(origin)
@@ -372,11 +378,12 @@ class Selection:
 
 @dataclass(slots=True)
 class Undecided:
-    """A sitemap of which no page was accepted so far, and some wait for the robots.txt of their hosts."""
+    """A sitemap of which no page was accepted at once, and some wait for the robots.txt of their hosts: if all of
+    these are rejected, too, nothing was taken from it."""
 
     waiting: int = 0
-    """How many pages wait. Pages may be rejected while their sitemap is still being read, which counts them
-    at its end; until then, this is negative."""
+    """How many pages wait. All are added when the sitemap has been read to its end; those that are rejected
+    before that make the number negative meanwhile."""
     last_reason: Reason | None = None
     """Why the last one was rejected."""
 
@@ -389,8 +396,9 @@ class SitemapLog:
         self._context = context
         self._tell = tell
         self.has_read = False
-        """Whether a sitemap was read."""
-        self._problems: Counter[str] = Counter()  # by origin
+        """Whether a sitemap was read in this run."""
+        # How many problems each origin's sitemaps had.
+        self._problems: Counter[str] = Counter()
         self._read = Limiter(logger, "sitemaps read")
         self._unread = Limiter(logger, "sitemaps not read")
         self._undecided: dict[str, Undecided] = {}  # by the sitemap's URL
@@ -465,8 +473,8 @@ class SitemapLog:
     def _count_waiting(
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
-        """Note that so many more *entries* of the sitemap at *url* wait, or fewer, which were rejected for
-        this *reason*. Warn if all were rejected."""
+        """Note that so many more *entries* of the sitemap at *url* wait; if it is negative, that so many no longer
+        wait, but were rejected for this *reason*. Warn if none is left."""
         undecided = self._undecided.pop(url, None) or Undecided()
         undecided.waiting += entries
         if reason is not None:
@@ -538,8 +546,8 @@ class SitemapLog:
 
 
 class Verifier:
-    """Finds out whether other origins list the sitemaps that their pages are from, a few origins at
-    a time, and accepts or rejects these pages."""
+    """Accepts or rejects pages that wait in the spool because they are on another host than their sitemap: they
+    count if the robots.txt of that host lists the sitemap. Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
@@ -550,13 +558,14 @@ class Verifier:
         self._max_asked = _MAX_ASKED
         self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Without a reactor, few robots.txt files are fetched at a time, half of them for pages of the
-            # crawl, and silent origins keep their places.
+            # Without a Twisted reactor, few robots.txt files can be fetched at a time. Half of these fetches
+            # are for requests of the crawl, and silent origins keep their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that are being looked at, or were a moment ago, by number.
+        # Sites that have a place, by number: they are being looked at, or were a moment ago.
         self._asked: dict[int, Site] = {}
-        # Sites that are being looked at, and whose origins don't answer soon. They are not in _asked.
+        # Sites that have lost their place to another one, since their origins didn't answer soon. They are still
+        # being looked at.
         self._silent: dict[int, Site] = {}
 
     def begin(self) -> None:
@@ -596,7 +605,8 @@ class Verifier:
             self._spool.wake()
 
     async def _look_at(self, site: Site) -> None:
-        """Try to settle *site*, which keeps its place until a moment after that."""
+        """Try to settle *site*. It has a place until that is done; if it must be tried again, a moment longer, so
+        that this isn't at once."""
         is_settled = False
         silence = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
@@ -616,27 +626,31 @@ class Verifier:
         self._crawl.engine.wake()  # the crawl may be over
 
     async def _try(self, site: Site) -> bool:
-        """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
-        late. Return whether that was so."""
+        """Accept or reject the pages of *site* once it is known which sitemaps its origin lists, or the time for
+        that (REP_HOLD_MAX_WAIT) is over. Return whether that was so; otherwise it is to be tried again."""
         origin = Origin.from_url(site.origin)
         now = time.monotonic()
         if site.asked_at is None:
-            # Time that passes before anybody asks is not the origin's.
+            # The origin's time to answer begins now: before that, nobody has asked it.
             site.asked_at = now
         seconds_left = site.asked_at + self._crawl.settings.hold_max_wait - now
+        # Why pages are rejected, if they are.
         reason = Reason.UNPROVEN
+        # What is known of the origin's robots.txt; None: it must be fetched.
         state = self._origins.cache.get(origin)
         if state is None and seconds_left > 0:
             source = Origin.from_url(site.named_by)
+            # A public source must not lead us to a private address (origins/targets.py).
             if await self._origins.targets.refuses(origin, source):
                 reason = Reason.PRIVATE
             else:
+                # A flight is a fetch of robots.txt, for all who need it (origins/flights.py).
                 flight = self._origins.flights.to(origin)
                 try:
                     state = await flight.wait(seconds_left)
                 except StillWaiting:
                     if flight.running is None:
-                        # The fetch is queued behind others: the time that passed is not the origin's.
+                        # The fetch is queued behind others, so the origin has not been asked yet.
                         site.asked_at = None
                         return False
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
@@ -644,7 +658,8 @@ class Verifier:
         listed_urls: Collection[str] = ()
         if state is not None and not state.unreachable:
             listed_urls = await listed_by(state)
-            reason = Reason.CROSS_HOST  # of pages whose sitemap is not among these
+            reason = Reason.CROSS_HOST
+            # If the origin is public, it must not lead us to a private address, either.
             self._origins.targets.keep(origin)
         elif state is not None:
             is_worth_waiting = self._origins.policy.is_worth_waiting(state)
