@@ -27,8 +27,8 @@ _BLANKS = re.compile(r"[ \t]=|=[ \t]")
 
 # Characters of an unknown name that are compared with the known ones: the comparison is quadratic.
 _COMPARED = 50
-# Share of their characters that a known name must have in common with a misspelled one. At this one,
-# ai-use is suggested for ai-input, which is its name in the other field.
+# How similar a known name must be to be suggested, see difflib. With this value, somebody who writes the
+# ai-use of Content-Usage in a Content-Signal is asked whether that means ai-input, its name there.
 _SIMILARITY = 0.5
 
 

@@ -101,6 +101,7 @@ def usage(response: Response) -> Usage:
 def _lookup_behind(request: Request) -> UsageLookup | None:
     """Return the lookup of the crawl that *request* belongs to; if it may be one of several, of the first
     that knows the request's origin."""
+    # Each crawl has one object that determines its agents (origins/agents.py).
     for agents in crawls_behind(request):
         with suppress(RuntimeError):  # the crawl's engine is not there yet
             rep = agents.crawler.get_downloader_middleware(RepMiddleware)
@@ -125,12 +126,14 @@ def usage_of(
     :param chain: product tokens of the crawler, the most specific first
     """
     header_values = response.headers.getlist
+    # Name, content and line of each meta that is about use.
     metas: list[tuple[str, str, int]] = []
     if is_html(response):
         names = (RESERVATION, POLICY, META_SIGNAL)
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
+    # Of text and data mining: metas take precedence over headers, headers over tdmrep.json.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))
 
@@ -153,15 +156,15 @@ def usage_of(
     if tdm.statement is not None:
         statements.append(tdm.statement)
     licenses = [*robots.licenses, *link_licenses(header_values("Link"))]
-    usage = replace(
+    page_usage = replace(
         robots,
         statements=tuple(statements),
         licenses=tuple(dict.fromkeys(licenses)),  # each once, in order
         tdm_policy=tdm.policy if tdm.is_reserved else None,
         tdmrep_sha256=tdmrep_sha256,
     )
-    _usage_of[response] = usage
-    return usage
+    _usage_of[response] = page_usage
+    return page_usage
 
 
 def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
@@ -188,7 +191,7 @@ class TdmOrigin(Origin):
 
 
 async def _tell_nobody(flight: Flight, result: object) -> None:
-    """Nobody but those who wait wants to know of a tdmrep.json."""
+    """Does nothing: unlike the answer for a robots.txt, a tdmrep.json has no listeners."""
 
 
 class Known(NamedTuple):
@@ -210,11 +213,13 @@ class UsageLookup:
         self._cache = origins.cache
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
+        # tdmrep.json files are fetched, cached and shared by the code for robots.txt (origins/), in a cache of
+        # their own. None without REP_TDMREP.
         self._tdm_cache: RobotsCache | None = None
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
-        # Without REP_TDMREP, there are no flights: fetch() returns before it asks for one.
+        # Fetches of tdmrep.json files, as those of robots.txt in origins/flights.py. Without REP_TDMREP there are
+        # none: fetch() returns before it asks for one.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -247,15 +252,18 @@ class UsageLookup:
             return Usage(time=now)
         entry = state.entry
         path = comparable(path_in(request))
+        # The group that applies to our crawler, by the token that it is for, and its rules.
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
         robots_usage = _read_robots(entry, token)
         statements = robots_usage.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
+            # What the file would decide about a crawler that has this name.
             decision = state.robots.decide(comparable(request.url), (name,))
             statement = token_statement(name, decision, purposes)
             if statement is not None:
                 statements.append(statement)
-        self._table.weigh(state)  # parsing has made it larger
+        # What was parsed takes memory, which counts towards the limit for all origins.
+        self._table.weigh(state)
         return Usage(
             tuple(statements),
             robots_usage.licenses,
@@ -283,6 +291,7 @@ class UsageLookup:
             return
         await self._cache.read(state, chain)
         for name in self._tokens:
+            # The rules of the group for "*" count, too, if there is no other group (always).
             await self._cache.read(state, (name,), always=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)

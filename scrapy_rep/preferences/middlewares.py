@@ -114,8 +114,10 @@ class UsageMiddleware:
         self._crawler = crawler
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
+        # Logs bugs of ours in a block of code, and goes on after it: they must not fail a page.
         self._isolated = Isolation(crawler)
         self._limiter = Limiter(logger, "origins that disallow a use")
+        # The crawl's main middleware, which knows the origins. None before the spider opens, or without it.
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
@@ -135,6 +137,7 @@ class UsageMiddleware:
         rep = self._crawler.get_downloader_middleware(RepMiddleware)
         self._rep = rep
         if rep is not None:
+            # Nobody waits for a tdmrep.json any more when the spider closes.
             rep.context.engine.before_closing(Stage.HOLDING, lookup_of(rep).end)
 
     async def process_request(self, request: Request) -> None:
@@ -161,7 +164,8 @@ class UsageMiddleware:
             raise UsageDisallowed(origin, refused.purpose, refused.statement)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response*. What :func:`scrapy_rep.usage` returns for it is known from now on."""
+        """Return *response* once all is known that :func:`scrapy_rep.usage` returns for it: fetch a tdmrep.json if
+        that is missing. Record how the page may be used, if ``REP_USAGE`` asks for it."""
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
@@ -170,9 +174,9 @@ class UsageMiddleware:
             chain = rep.agents.chain_sent(request)
             await lookup.read(request, chain)
             await lookup.fetch(request, chain)
-            usage = usage_of(response, request, lookup, chain)
+            page_usage = usage_of(response, request, lookup, chain)
             if self._actions:
-                self._record(rep, request, usage)
+                self._record(rep, request, page_usage)
         return response
 
     def _is_ours(self, request: Request) -> bool:
@@ -210,8 +214,9 @@ class UsageMiddleware:
                 return Refused(purpose, statement)
         return None
 
-    def drops_item(self, request: Request, usage: Usage) -> bool:
-        """Return whether an item of a page is to be dropped. If so, count, record and log that."""
+    def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
+        """If a use of a page that costs its items is refused, count, record and log that an item is dropped. Return
+        whether it is: not in a dry run."""
         rep = self._rep
         refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
@@ -223,7 +228,8 @@ class UsageMiddleware:
     def _report(
         self, rep: RepMiddleware, request: Request, dropped: str, refused: Refused
     ) -> None:
-        """Record and log that something is *dropped*: ``"request"`` or ``"item"``."""
+        """Record and log that a request or an item is dropped, since a use is *refused*. *dropped*: ``"request"``
+        or ``"item"``."""
         purpose, statement = refused
         origin = lookup_of(rep).known_of(request).origin
         rep.decisions.record(
@@ -252,8 +258,11 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
+        # The field of items that gets how they may be used; None: no field does.
         self._field = settings.usage_field
+        # Logs bugs of ours in a block of code, and goes on after it: they must not lose an item.
         self._isolated = Isolation(crawler)
+        # Whether a warning about items without that field was logged.
         self._warned = False
 
     @classmethod
@@ -280,7 +289,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
             return False
         page_usage = usage(response)
         is_exempt = bool(request.meta.get("dont_obey_robotstxt"))
-        if not is_exempt and middleware.drops_item(request, page_usage):
+        if not is_exempt and middleware.drop_item_if_refused(request, page_usage):
             return True
         if self._field is not None:
             self._fill(item, self._field, page_usage)

@@ -185,6 +185,7 @@ class Selection:
         # Pages that sitemaps of this origin have brought so far.
         self._origin_urls = context.spool.counts(sitemap.origin).urls
         self._encode = Encoder(MAX_LISTED_IDN)
+        # What _judge() returned for prefixes of URLs: most URLs of a sitemap have the same one.
         self._by_prefix: dict[str, SiteOfPrefix | Reason] = {}
         self.accepted = 0
         """How many entries were accepted."""
@@ -195,7 +196,8 @@ class Selection:
         """How many entries have a lastmod that is not a date."""
 
     async def add(self, entries: list[SitemapEntry]) -> None:
-        """Put those of *entries* that are accepted into the spool; ``sqlite3.Error`` if that ends."""
+        """Put those of *entries* that are accepted into the spool, and count the others by reason;
+        ``sqlite3.Error`` if seeding ends meanwhile."""
         kept = self._without_unwanted_dates(self._filtered(entries))
         if self.reader.kind is Kind.INDEX:
             await self._select_sitemaps(kept)
@@ -305,7 +307,8 @@ class Selection:
             await self._spool.retry(self._add_pages, accepted)
 
     def _urls_of(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
-        """Yield the URLs of *entries*, each with its entry as JSON, which the page's request carries."""
+        """Yield the URLs of *entries*, alternates included if the spider wants these, each with its entry as JSON,
+        which the page's request carries."""
         for entry in entries:
             urls = [entry.get("loc")]
             alternates = entry.get("alternate")

@@ -170,18 +170,21 @@ class AddedSitemaps(NamedTuple):
 
 @dataclass(slots=True)
 class Site:
-    """The pages of one origin, named by the sitemaps of one origin, that wait."""
+    """The pages that wait of one origin, as far as they are from the sitemaps of one origin, the source. Pages of
+    an origin that two sources name are two sites."""
 
     id: int
+    """Its number, which the rows of its pages have."""
     origin: str
+    """The origin of the pages."""
     named_by: str
-    """The origin whose sitemaps they are from: the same, or another one."""
+    """The source: the same origin, or another one."""
     proven: bool
-    """Whether they may be requested. Otherwise *origin* has yet to prove that it lists the sitemaps."""
+    """Whether the pages may be requested. Otherwise *origin* has yet to prove that it lists the sitemaps."""
     position: int
     """The row of the last page that was taken in this run."""
     sent: int
-    """The row of the last page that went to the scheduler before, and may do so again."""
+    """Pages with rows up to this one may have gone to the scheduler before, in an earlier run, say."""
     waiting: int = 0
     """How many of its pages wait."""
     asked_at: float | None = None
@@ -200,6 +203,7 @@ class Sources:
     and all sites that one source names share its turns, even if they are 50,000."""
 
     def __init__(self) -> None:
+        # By source, and then by their numbers. In both, the next one whose turn it is comes first.
         self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
         self.sites = 0
         """How many sites there are."""
@@ -292,7 +296,7 @@ class Spool:
     def __init__(
         self, directory: str | None, seconds: float, spider: Spider | None
     ) -> None:
-        """*directory*: JOBDIR, or None. *seconds*: how long users wait for a failing file."""
+        """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file that fails."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
             path,
@@ -379,7 +383,8 @@ class Spool:
                 self.over = True
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
+        """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the file can't be used.
+        Raise that error if seeding ends first."""
         while True:
             try:
                 return step(*args, **kwargs)
