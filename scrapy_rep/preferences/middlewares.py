@@ -87,9 +87,10 @@ def _purposes_by_token(value: Any) -> dict[str, tuple[str, ...]]:
         value = dict.fromkeys(value, TRAINING)
     purposes_by_token: dict[str, tuple[str, ...]] = {}
     for token, given in value.items():
+        # A single purpose may be given as a text.
         purposes = (given,) if isinstance(given, str) else tuple(given)
-        is_known = bool(purposes) and set(purposes) <= set(PURPOSES)
-        if not is_name(token) or not is_known:
+        unknown = set(purposes) - set(PURPOSES)
+        if not purposes or unknown or not is_name(token):
             raise ValueError
         purposes_by_token[token] = purposes
     return purposes_by_token

@@ -325,7 +325,8 @@ def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
     statements = []
     for name, content, line in islice(metas, MAX_LINES):
         text = content[:MAX_STATEMENT_TEXT]
-        statements.append(Statement(f"meta {name}", line, text, signals(content)))
+        statement = Statement(f"meta {name}", line, text, signals(content))
+        statements.append(statement)
     return statements
 
 
@@ -523,7 +524,8 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     rules: list[UsageRule] = []
     signal_statements: list[Statement] = []
     licenses: list[str] = []
-    lines = lines_about_use(normalise(body), token and token.lower())
+    token_in_lower_case = token.lower() if token else None
+    lines = lines_about_use(normalise(body), token_in_lower_case)
     for line in islice(lines, _MAX_LINES_READ):
         if line.field == "license":
             if line.value and len(licenses) < MAX_LICENSES:
@@ -532,7 +534,8 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
             # Lines before all groups (None) count for every crawler.
             is_for_others = line.is_named is False
             if not is_for_others and len(signal_statements) < MAX_LINES:
-                signal_statements.append(_statement(line, signals(line.value)))
+                says = signals(line.value)
+                signal_statements.append(_statement(line, says))
         elif line.is_named and len(rules) < MAX_LINES:
             rules.append(_usage_rule(line))
     return RobotsUsage(tuple(rules), tuple(signal_statements), tuple(licenses))

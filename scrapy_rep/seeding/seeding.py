@@ -127,11 +127,13 @@ class Outstanding:
     def add(self, request: Request, row: int, site: Site) -> None:
         """Note that *request*, for the page of *row*, is about to go to the scheduler."""
         self._trail.begin(request, row)
-        self._sites[row] = _SiteAndSource(site.id, site.named_by)
-        self.by_source[site.named_by] += 1
+        source = site.named_by
+        self._sites[row] = _SiteAndSource(site.id, source)
+        self.by_source[source] += 1
         self.by_site[site.id] += 1
-        if self.by_site[site.id] == 1:
-            self.sites_of[site.named_by] += 1
+        is_first_of_site = self.by_site[site.id] == 1
+        if is_first_of_site:
+            self.sites_of[source] += 1
 
     def sent(self, row: int) -> None:
         """Note that we have handed the page of *row* to the scheduler. If that didn't take it (a filter

@@ -130,11 +130,13 @@ def entry_as_json(entry: SitemapEntry, pages: int) -> str:
         fields.pop("lastmod", None)
     with suppress(TypeError, ValueError, RecursionError):
         text = _encode(fields)
-        if len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRY_IN_ALL:
+        length_in_all = len(text) * pages
+        if len(text) <= _MAX_ENTRY and length_in_all <= _MAX_ENTRY_IN_ALL:
             return text
     if not lastmod:
         return "{}"
-    return _encode({"lastmod": str(lastmod)[:_MAX_DATE]})
+    short_date = str(lastmod)[:_MAX_DATE]
+    return _encode({"lastmod": short_date})
 
 
 class ListedSitemap(NamedTuple):
@@ -207,13 +209,17 @@ class Selection:
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
         """Return what the spider's ``sitemap_filter`` leaves of *entries*, which doesn't get damaged ones."""
         sound = [entry for entry in entries if not entry.get("broken")]
-        self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kind_name = self.reader.kind.value if self.reader.kind else ""
+        broken = len(entries) - len(sound)
+        kind_name = ""
+        if self.reader.kind is not None:
+            kind_name = self.reader.kind.value
         kept, failures = self._options.filtered(sound, kind_name, self.sitemap.url)
-        self.rejected[Reason.FILTER_ERROR] += failures
         dropped = len(sound) - len(kept) - failures
+        rejected = self.rejected
+        rejected[Reason.BROKEN] += broken
+        rejected[Reason.FILTER_ERROR] += failures
         # A filter may add entries: then none count as dropped.
-        self.rejected[Reason.FILTERED] += max(0, dropped)
+        rejected[Reason.FILTERED] += max(0, dropped)
         return kept
 
     def _without_unwanted_dates(
@@ -286,10 +292,11 @@ class Selection:
             self.sitemap.lineage,
             limit=self._settings.sitemap_max_files,
         )
-        new_or_rejected = len(added.new) + len(added.beyond_limit)
-        self.rejected[Reason.LIMIT] += len(added.beyond_limit)
-        self.rejected[Reason.KNOWN] += len(accepted) - new_or_rejected
-        self.accepted += len(added.new)
+        new = len(added.new)
+        beyond_limit = len(added.beyond_limit)
+        self.accepted += new
+        self.rejected[Reason.LIMIT] += beyond_limit
+        self.rejected[Reason.KNOWN] += len(accepted) - new - beyond_limit
         for url in added.new:
             self._discovery.count(url)
 
@@ -538,11 +545,16 @@ class SitemapLog:
 
     def warn(self, origin: str, message: str, /, **values: Any) -> None:
         """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
-        is_counted = origin in self._problems or len(self._problems) < _MAX_REMEMBERED
-        key = origin if is_counted else ""
+        has_room = len(self._problems) < _MAX_REMEMBERED
+        # Origins for which there is no room share one count.
+        key = ""
+        if has_room or origin in self._problems:
+            key = origin
         self._problems[key] += 1
         problems = self._problems[key]
-        level = logging.WARNING if problems <= _MAX_WARNINGS else logging.DEBUG
+        level = logging.DEBUG
+        if problems <= _MAX_WARNINGS:
+            level = logging.WARNING
         if problems == _MAX_WARNINGS:
             message += ". Further problems with this origin's sitemaps are logged at DEBUG level"
         logger.log(level, message, values, extra=self._context.extra)

@@ -621,13 +621,16 @@ class Spool:
 
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
         """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
+        # Accepted pages move to the site of the same origin and source that is proven.
         proven_site = self.site(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:
-            new_pages.append(NewPage(proven_site, page.sitemap, page.url, page.entry))
+            moved = NewPage(proven_site, page.sitemap, page.url, page.entry)
+            new_pages.append(moved)
+        rows = [page.id for page in pages]
         with self._journal.together():
             self._add_pages(new_pages)
-            self._journal.delete("pages", *(page.id for page in pages))
+            self._journal.delete("pages", *rows)
         self._count_waiting(site, -len(pages))
 
 
