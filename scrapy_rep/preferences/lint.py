@@ -1,5 +1,5 @@
-"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``, ``Content-Signal``,
-``License``."""
+"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``,
+``Content-Signal``, ``License``."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from scrapy_rep.protocol.syntax import normalise
 # What people write around the =, as in ``train-ai = n``. RFC 9651 doesn't allow it.
 _BLANKS = re.compile(r"[ \t]=|=[ \t]")
 
-# Characters of an unknown name that are compared with the known ones: the comparison is quadratic.
+# Characters of an unknown name that are compared with the known ones: the comparison is
+# quadratic.
 _COMPARED = 50
-# How similar a known name must be to be suggested, see difflib. With this value, somebody who writes the
-# ai-use of Content-Usage in a Content-Signal is asked whether that means ai-input, its name there.
+# How similar a known name must be to be suggested, see difflib. With this value,
+# somebody who writes the ai-use of Content-Usage in a Content-Signal is asked whether
+# that means ai-input, its name there.
 _SIMILARITY = 0.5
 
 
@@ -108,7 +110,8 @@ def _signal_findings(line: int, value: str) -> Iterator[Finding]:
 
 
 def _unknown(line: int, name: str, known_names: Collection[str]) -> Finding:
-    """Return the finding for a *name* that means nothing, with the known name that is most like it."""
+    """Return the finding for a *name* that means nothing, with the known name that is
+    most like it."""
     similar = get_close_matches(name[:_COMPARED], known_names, 1, _SIMILARITY)
     hint = f"; did you mean {similar[0]}?" if similar else ""
     return finding(

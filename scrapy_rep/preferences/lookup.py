@@ -1,5 +1,6 @@
-"""How pages of a crawl may be used, all sources together (REP.md section 11): robots.txt, page,
-headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
+"""How pages of a crawl may be used, all sources together (REP.md section 11):
+robots.txt, page, headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for
+it."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ Chain = tuple[str, ...]
 # What usage() returned for a response, so that it is worked out once.
 _usage_of: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
-# Files of which the parsed statements are kept: at worst 800 KB for a robots.txt, 2.5 MB for a
-# tdmrep.json.
+# Files of which the parsed statements are kept: at worst 800 KB for a robots.txt, 2.5
+# MB for a tdmrep.json.
 _FILES_KEPT = 32
 
 
@@ -86,8 +87,8 @@ def usage(response: Response) -> Usage:
     Reads the page, its headers, and the robots.txt that the crawl has in memory; with
     ``REP_TDMREP`` also tdmrep.json. Fetches nothing.
 
-    :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra ``usage`` is not
-        installed
+    :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra
+        ``usage`` is not installed
     """
     if response in _usage_of:
         return _usage_of[response]
@@ -99,8 +100,8 @@ def usage(response: Response) -> Usage:
 
 
 def _lookup_behind(request: Request) -> UsageLookup | None:
-    """Return the lookup of the crawl that *request* belongs to; if it may be one of several, of the first
-    that knows the request's origin."""
+    """Return the lookup of the crawl that *request* belongs to; if it may be one of
+    several, of the first that knows the request's origin."""
     # Each crawl has one object that determines its agents (origins/agents.py).
     for agents in crawls_behind(request):
         with suppress(RuntimeError):  # the crawl's engine is not there yet
@@ -119,7 +120,8 @@ def usage_of(
     lookup: UsageLookup | None,
     chain: Chain,
 ) -> Usage:
-    """Return what is said about the use of *response*, like :func:`usage`, and remember it.
+    """Return what is said about the use of *response*, like :func:`usage`, and remember
+    it.
 
     :param request: what *response* answers
     :param lookup: that of the crawl; None: only the page and its headers are read
@@ -133,7 +135,8 @@ def usage_of(
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
-    # Of text and data mining: metas take precedence over headers, headers over tdmrep.json.
+    # Of text and data mining: metas take precedence over headers, headers over
+    # tdmrep.json.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))
 
@@ -168,7 +171,8 @@ def usage_of(
 
 
 def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
-    """Return name, value and line (headers have none) of each header about text and data mining."""
+    """Return name, value and line (headers have none) of each header about text and
+    data mining."""
     headers = []
     for name in (RESERVATION, POLICY):
         for value in response.headers.getlist(name):
@@ -177,8 +181,8 @@ def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
 
 
 class TdmOrigin(Origin):
-    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
-    URL, which keeps the two apart in storages."""
+    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is
+    the file's URL, which keeps the two apart in storages."""
 
     __slots__ = ()
 
@@ -191,7 +195,8 @@ class TdmOrigin(Origin):
 
 
 async def _tell_nobody(flight: Flight, result: object) -> None:
-    """Does nothing: unlike the answer for a robots.txt, a tdmrep.json has no listeners."""
+    """Does nothing: unlike the answer for a robots.txt, a tdmrep.json has no
+    listeners."""
 
 
 class Known(NamedTuple):
@@ -213,13 +218,13 @@ class UsageLookup:
         self._cache = origins.cache
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        # tdmrep.json files are fetched, cached and shared by the code for robots.txt (origins/), in a cache of
-        # their own. None without REP_TDMREP.
+        # tdmrep.json files are fetched, cached and shared by the code for robots.txt
+        # (origins/), in a cache of their own. None without REP_TDMREP.
         self._tdm_cache: RobotsCache | None = None
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
-        # Fetches of tdmrep.json files, as those of robots.txt in origins/flights.py. Without REP_TDMREP there are
-        # none: fetch() returns before it asks for one.
+        # Fetches of tdmrep.json files, as those of robots.txt in origins/flights.py.
+        # Without REP_TDMREP there are none: fetch() returns before it asks for one.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -230,8 +235,9 @@ class UsageLookup:
             limits_of(settings),
         )
         self._engine = context.engine
-        # A page that waits for a file occupies a download slot. This many pages get an extra slot; more
-        # would let a server that never answers fill the memory with pages.
+        # A page that waits for a file occupies a download slot. This many pages get an
+        # extra slot; more would let a server that never answers fill the memory with
+        # pages.
         self._max_extra_slots = concurrency_of(context.crawler)
         # Pages that wait for a tdmrep.json at the moment.
         self._waiting = 0
@@ -252,7 +258,8 @@ class UsageLookup:
             return Usage(time=now)
         entry = state.entry
         path = comparable(path_in(request))
-        # The group that applies to our crawler, by the token that it is for, and its rules.
+        # The group that applies to our crawler, by the token that it is for, and its
+        # rules.
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
         robots_usage = _read_robots(entry, token)
         statements = robots_usage.about(path, allowed=rules.allows(path))
@@ -273,8 +280,8 @@ class UsageLookup:
         )
 
     def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
-        """Return what the origin's tdmrep.json says about the page of *request*, and the file's hash;
-        None if the file isn't known."""
+        """Return what the origin's tdmrep.json says about the page of *request*, and
+        the file's hash; None if the file isn't known."""
         origin = self.known_of(request).origin
         if self._tdm_cache is None or origin is None:
             return Reservation(), None
@@ -285,21 +292,23 @@ class UsageLookup:
         return _read_tdm(state.entry).about(path), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
-        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
+        """Read a large robots.txt in a thread, so that :meth:`robots` need not do
+        it."""
         state = self.known_of(request).state
         if state is None or not _is_large(state.entry):
             return
         await self._cache.read(state, chain)
         for name in self._tokens:
-            # The rules of the group for "*" count, too, if there is no other group (always).
+            # The rules of the group for "*" count, too, if there is no other group
+            # (always).
             await self._cache.read(state, (name,), always=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
-        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait for it, at
-        most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
+        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait
+        for it, at most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
         origin, state = self.known_of(request)
         if self._tdm_cache is None or origin is None or state is None:
             return
@@ -313,7 +322,8 @@ class UsageLookup:
         await self._wait_for(self._flights.to(file, request))
 
     async def _wait_for(self, flight: Flight) -> None:
-        """Wait until *flight* has fetched its file, or can't, or the time for it is over."""
+        """Wait until *flight* has fetched its file, or can't, or the time for it is
+        over."""
         self._waiting += 1
         slot: AbstractContextManager[None] = nullcontext()
         if self._waiting <= self._max_extra_slots:

@@ -1,5 +1,6 @@
-"""What a crawl does about usage preferences: looks them up for each page, records them, and drops
-requests and items; and the settings that ask for that. Not loaded unless one of them does."""
+"""What a crawl does about usage preferences: looks them up for each page, records them,
+and drops requests and items; and the settings that ask for that. Not loaded unless one
+of them does."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
-# Meta keys of our own requests, for robots.txt and sitemaps: how these may be used is no question.
+# Meta keys of our own requests, for robots.txt and sitemaps: how these may be used is
+# no question.
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
 # What failed, in the log line about a bug of ours.
@@ -50,8 +52,8 @@ ACTIONS = (RECORD, DROP_ITEMS, DROP_REQUESTS)
 
 
 def actions(value: Any) -> dict[str, str] | None:
-    """Return what to do about each purpose (``REP_USAGE``); None for nothing. A ``ValueError`` says
-    what *value* must be."""
+    """Return what to do about each purpose (``REP_USAGE``); None for nothing. A
+    ``ValueError`` says what *value* must be."""
     try:
         action_by_purpose = dict(loaded(value) or {})
         has_known_purposes = action_by_purpose.keys() <= set(PURPOSES)
@@ -67,8 +69,8 @@ def actions(value: Any) -> dict[str, str] | None:
 
 
 def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
-    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens. A
-    ``ValueError`` says what *value* must be."""
+    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for
+    no tokens. A ``ValueError`` says what *value* must be."""
     try:
         return _purposes_by_token(loaded(value) or {}) or None
     except (ValueError, TypeError):  # broken JSON; no dict, list or text
@@ -79,8 +81,9 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
 
 
 def _purposes_by_token(value: Any) -> dict[str, tuple[str, ...]]:
-    """Return the purposes of each token, given tokens separated by commas, a list of them, or a dict from
-    tokens to one purpose or several. ``ValueError`` or ``TypeError`` if it is anything else."""
+    """Return the purposes of each token, given tokens separated by commas, a list of
+    them, or a dict from tokens to one purpose or several. ``ValueError`` or
+    ``TypeError`` if it is anything else."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Mapping):
@@ -105,20 +108,23 @@ class Refused(NamedTuple):
 
 
 class UsageMiddleware:
-    """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use
-    named in ``REP_USAGE``.
+    """Looks up how pages may be used, records it, and drops requests if robots.txt
+    disallows a use named in ``REP_USAGE``.
 
-    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without a setting.
+    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without
+    a setting.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
-        # Logs bugs of ours in a block of code, and goes on after it: they must not fail a page.
+        # Logs bugs of ours in a block of code, and goes on after it: they must not fail
+        # a page.
         self._isolated = Isolation(crawler)
         self._limiter = Limiter(logger, "origins that disallow a use")
-        # The crawl's main middleware, which knows the origins. None before the spider opens, or without it.
+        # The crawl's main middleware, which knows the origins. None before the spider
+        # opens, or without it.
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
@@ -144,7 +150,8 @@ class UsageMiddleware:
     async def process_request(self, request: Request) -> None:
         """Return None: *request* passes.
 
-        :raises UsageDisallowed: if robots.txt disallows a use that has ``"drop-requests"``
+        :raises UsageDisallowed: if robots.txt disallows a use that has
+            ``"drop-requests"``
         """
         rep = self._rep
         if rep is None or DROP_REQUESTS not in self._actions.values():
@@ -165,8 +172,9 @@ class UsageMiddleware:
             raise UsageDisallowed(origin, refused.purpose, refused.statement)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response* once all is known that :func:`scrapy_rep.usage` returns for it: fetch a tdmrep.json if
-        that is missing. Record how the page may be used, if ``REP_USAGE`` asks for it."""
+        """Return *response* once all is known that :func:`scrapy_rep.usage` returns for
+        it: fetch a tdmrep.json if that is missing. Record how the page may be used, if
+        ``REP_USAGE`` asks for it."""
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
@@ -206,7 +214,8 @@ class UsageMiddleware:
         )
 
     def _refused(self, usage: Usage, *actions: str) -> Refused | None:
-        """Return the first purpose with one of *actions* in ``REP_USAGE`` that *usage* disallows."""
+        """Return the first purpose with one of *actions* in ``REP_USAGE`` that *usage*
+        disallows."""
         for purpose, action in self._actions.items():
             if action not in actions:
                 continue
@@ -216,8 +225,8 @@ class UsageMiddleware:
         return None
 
     def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
-        """If a use of a page that costs its items is refused, count, record and log that an item is dropped. Return
-        whether it is: not in a dry run."""
+        """If a use of a page that costs its items is refused, count, record and log
+        that an item is dropped. Return whether it is: not in a dry run."""
         rep = self._rep
         refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
@@ -229,8 +238,8 @@ class UsageMiddleware:
     def _report(
         self, rep: RepMiddleware, request: Request, dropped: str, refused: Refused
     ) -> None:
-        """Record and log that a request or an item is dropped, since a use is *refused*. *dropped*: ``"request"``
-        or ``"item"``."""
+        """Record and log that a request or an item is dropped, since a use is
+        *refused*. *dropped*: ``"request"`` or ``"item"``."""
         purpose, statement = refused
         origin = lookup_of(rep).known_of(request).origin
         rep.decisions.record(
@@ -252,7 +261,8 @@ class UsageMiddleware:
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):
-    """Drops items that must not be used, and records in the others how they may be used.
+    """Drops items that must not be used, and records in the others how they may be
+    used.
 
     A spider middleware. Disabled without a setting that asks for it.
     """
@@ -261,7 +271,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         super().__init__(crawler)
         # The field of items that gets how they may be used; None: no field does.
         self._field = settings.usage_field
-        # Logs bugs of ours in a block of code, and goes on after it: they must not lose an item.
+        # Logs bugs of ours in a block of code, and goes on after it: they must not lose
+        # an item.
         self._isolated = Isolation(crawler)
         # Whether a warning about items without that field was logged.
         self._warned = False
@@ -284,7 +295,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return None if is_dropped else item
 
     def _check(self, item: Any, response: Response, request: Request) -> bool:
-        """Return whether *item* is to be dropped; if not, record in it how it may be used."""
+        """Return whether *item* is to be dropped; if not, record in it how it may be
+        used."""
         middleware = self.crawler.get_downloader_middleware(UsageMiddleware)
         if middleware is None:
             return False
@@ -297,7 +309,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return False
 
     def _fill(self, item: Any, field: str, page_usage: Usage) -> None:
-        """Set *field* of *item*. Warn once of a class of items that has no such field."""
+        """Set *field* of *item*. Warn once of a class of items that has no such
+        field."""
         try:
             ItemAdapter(item)[field] = page_usage.as_dict()
         except Exception as error:  # noqa: BLE001 (of any class of items)

@@ -1,24 +1,28 @@
-"""All statements about the use of a page, where they are found, and what they say together (REP.md section 11).
+"""All statements about the use of a page, where they are found, and what they say
+together (REP.md section 11).
 
-- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no ``ai-use``); in
-  robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026; its syntax, a dictionary of
-  structured fields: RFC 9651. In robots.txt it is a rule: a ``user-agent`` line after it begins a new
-  group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
-- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
-  draft-romm-aipref-contentsignals-00, October 2025, expired. Cloudflare has sent it as a header since
-  February 2026 (Markdown for Agents); sites that move it out of robots.txt do so, too.
-- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
-  October 2023. There is no specification of these.
-- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
-  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only the companies that
-  honour them describe what they mean.
-- Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
-- The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
-  headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only
-  says that nothing is reserved in this protocol.
+- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no
+  ``ai-use``); in robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026;
+  its syntax, a dictionary of structured fields: RFC 9651. In robots.txt it is a rule: a
+  ``user-agent`` line after it begins a new group. So is ``Content-Signal`` here.
+  Neither changes which pages may be fetched.
+- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025,
+  contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
+  Cloudflare has sent it as a header since February 2026 (Markdown for Agents); sites
+  that move it out of robots.txt do so, too.
+- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022;
+  ``noml``: noml.info, October 2023. There is no specification of these.
+- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended``
+  (Google, September 2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only
+  the companies that honour them describe what they mean.
+- Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported,
+  never fetched.
+- The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas
+  take precedence over headers, headers over ``/.well-known/tdmrep.json``. A reservation
+  is 1 or 0. 0 permits nothing; it only says that nothing is reserved in this protocol.
 
-Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks: ``n`` takes
-precedence over ``y``; without either, nothing is known.
+Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks:
+``n`` takes precedence over ``y``; without either, nothing is known.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ NO = "n"
 """The answer of a statement that refuses a purpose."""
 
 MAX_STATEMENT_TEXT = 1_000
-"""Characters of a statement that are kept for the record: a line may be as long as its file."""
+"""Characters of a statement that are kept for the record: a line may be as long as its
+file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class Statement:
     """One line of robots.txt, one header or one meta that is about use."""
 
     source: str
-    """``robots.txt``, ``robots.txt for CCBot``, ``header Content-Usage``, ``meta robots``, …"""
+    """``robots.txt``, ``robots.txt for CCBot``, ``header Content-Usage``, ``meta
+    robots``, …"""
     line: int | None
     """The line of robots.txt or of the HTML, counted from 1; None for headers."""
     text: str
@@ -91,7 +97,8 @@ class Usage:
     tdm_policy: str | None = None
     """URL of the policy under which text and data mining is licensed. Never fetched."""
     robots_sha256: str | None = None
-    """Hash of the robots.txt that was read. None if there is none, or if it isn't known."""
+    """Hash of the robots.txt that was read. None if there is none, or if it isn't
+    known."""
     robots_fetched_at: datetime | None = None
     tdmrep_sha256: str | None = None
     """Hash of ``/.well-known/tdmrep.json``. None if it was not read."""
@@ -113,7 +120,8 @@ class Usage:
         return {purpose: self[purpose] for purpose in PURPOSES}
 
     def decisive(self, purpose: str) -> Statement | None:
-        """Return the first statement that says no to *purpose*; if none does, the first that says yes."""
+        """Return the first statement that says no to *purpose*; if none does, the first
+        that says yes."""
         first_yes = None
         for statement in self.statements:
             answer = statement.says.get(purpose)
@@ -138,7 +146,8 @@ class Usage:
 
 
 def _iso(time: datetime | None) -> str | None:
-    """Return *time*, which is in UTC, as ISO 8601 with a Z: ``2026-11-28T12:00:00Z``."""
+    """Return *time*, which is in UTC, as ISO 8601 with a Z:
+    ``2026-11-28T12:00:00Z``."""
     if time is None:
         return None
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -154,7 +163,8 @@ LABELS = {
 """The purpose for each category of the vocabulary that ``Content-Usage`` uses."""
 
 MAX_PREFERENCES_LENGTH = 500
-"""Longer values of ``Content-Usage`` say nothing: one of this length takes half a millisecond."""
+"""Longer values of ``Content-Usage`` say nothing: one of this length takes half a
+millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs http-sf, the parser of structured fields."""
@@ -163,8 +173,8 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 def read_preferences(value: str) -> dict[str, str | None]:
     """Parse the value of a ``Content-Usage``, a dictionary as in RFC 9651.
 
-    Return ``"y"`` or ``"n"`` by key, None for all other values. Parameters mean nothing, and the last
-    of duplicate keys counts.
+    Return ``"y"`` or ``"n"`` by key, None for all other values. Parameters mean
+    nothing, and the last of duplicate keys counts.
 
     :raises ValueError: if it isn't a dictionary, and so says nothing
     :raises ModuleNotFoundError: if the extra ``usage`` is not installed
@@ -188,8 +198,8 @@ def read_preferences(value: str) -> dict[str, str | None]:
 
 
 def preferences(value: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Usage``; nothing for what can't
-    be read."""
+    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Usage``;
+    nothing for what can't be read."""
     try:
         answers = read_preferences(value)
     except ValueError:
@@ -203,7 +213,8 @@ def preferences(value: str) -> dict[str, str]:
 
 
 def split_rule(value: str) -> tuple[str, str]:
-    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has none."""
+    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has
+    none."""
     if not value.startswith("/"):
         return "", value
     path_and_preferences = re.split(r"[ \t]", value, maxsplit=1)
@@ -232,17 +243,18 @@ META_SIGNAL = "content-signal"
 """The name of metas that are read as the header ``Content-Signal``."""
 
 USE = "use"
-"""The signal that names the most that may be done with the content. In Cloudflare's managed files since
-July 2026."""
+"""The signal that names the most that may be done with the content. In Cloudflare's
+managed files since July 2026."""
 
 LEVELS = {
     "immediate": (SEARCH, TRAINING),
     "reference": (TRAINING,),
     "full": (),
 }
-"""The values of ``use``, from least to most, and the purposes that each refuses. To read a page, answer,
-and store nothing is ``immediate``: the ``ai-input`` of a page. To index it, with excerpts and links, is
-``reference``. To reproduce it, as a model that was trained on it may, is ``full``."""
+"""The values of ``use``, from least to most, and the purposes that each refuses. To
+read a page, answer, and store nothing is ``immediate``: the ``ai-input`` of a page. To
+index it, with excerpts and links, is ``reference``. To reproduce it, as a model that
+was trained on it may, is ``full``."""
 
 # Signals of one line that are read: there are four, so a longer list is an attack.
 _MAX_SIGNALS = 100
@@ -254,12 +266,13 @@ class Signal(NamedTuple):
     name: str
     value: str
     has_blanks: bool
-    """Whether there are blanks around its ``=``: other crawlers may not read it then."""
+    """Whether there are blanks around its ``=``: other crawlers may not read it
+    then."""
 
 
 def read_signals(text: str) -> list[Signal]:
-    """Return the signals in *text*, the value of a ``Content-Signal``: known ones and others. People also
-    separate them by semicolons."""
+    """Return the signals in *text*, the value of a ``Content-Signal``: known ones and
+    others. People also separate them by semicolons."""
     text_with_commas = text.lower().replace(";", ",")
     # The last part has what lies beyond the limit.
     parts = text_with_commas.split(",", _MAX_SIGNALS)
@@ -276,8 +289,8 @@ def read_signals(text: str) -> list[Signal]:
 
 
 def signals(text: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose, given *text*, the value of a ``Content-Signal``. If there are both
-    for one purpose, ``"n"`` takes precedence."""
+    """Return ``"y"`` or ``"n"`` by purpose, given *text*, the value of a
+    ``Content-Signal``. If there are both for one purpose, ``"n"`` takes precedence."""
     says: dict[str, str] = {}
     # Purposes for which there is an "n", whatever else is said before or after.
     refused: set[str] = set()
@@ -300,13 +313,13 @@ def signals(text: str) -> dict[str, str]:
 # Headers and metas
 
 MAX_LINES = 100
-"""Of one robots.txt, the most lines of ``Content-Usage`` that count for one crawler, and the most of
-``Content-Signal``; of one page, the most ``content-signal`` metas."""
+"""Of one robots.txt, the most lines of ``Content-Usage`` that count for one crawler,
+and the most of ``Content-Signal``; of one page, the most ``content-signal`` metas."""
 
 
 def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
-    """Return what the headers called *name* (``Content-Usage`` or ``Content-Signal``) say together: one
-    statement, or none if there are no such headers.
+    """Return what the headers called *name* (``Content-Usage`` or ``Content-Signal``)
+    say together: one statement, or none if there are no such headers.
 
     :param values: those of all headers with this name
     """
@@ -321,7 +334,8 @@ def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
 
 
 def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
-    """Return what the ``content-signal`` metas of a page say: name, content and line of each."""
+    """Return what the ``content-signal`` metas of a page say: name, content and line of
+    each."""
     statements = []
     for name, content, line in islice(metas, MAX_LINES):
         text = content[:MAX_STATEMENT_TEXT]
@@ -337,11 +351,13 @@ AI_RULES = {
     "noimageai": (IMAGES,),
     "noml": (TRAINING, IMAGES),
 }
-"""Page-level rules about AI, and the purposes that each refuses: noai and noml speak for the images, too."""
+"""Page-level rules about AI, and the purposes that each refuses: noai and noml speak
+for the images, too."""
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
-    """Return what the rules about AI say that a page has among its page-level *rules*."""
+    """Return what the rules about AI say that a page has among its page-level
+    *rules*."""
     statements = []
     for rule in rules.rules:
         refused = AI_RULES.get(rule.name)
@@ -357,10 +373,11 @@ def page_statements(rules: PageRules) -> list[Statement]:
 def token_statement(
     token: str, decision: Decision, purposes: Iterable[str]
 ) -> Statement | None:
-    """Return what robots.txt says about *purposes* to a policy token, such as ``CCBot``; None for nothing.
+    """Return what robots.txt says about *purposes* to a policy token, such as
+    ``CCBot``; None for nothing.
 
-    A line that forbids the page says no. A line that allows it says yes only if its group names the
-    token: permission for all crawlers says nothing about use.
+    A line that forbids the page says no. A line that allows it says yes only if its
+    group names the token: permission for all crawlers says nothing about use.
     """
     rule = decision.rule
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
@@ -374,7 +391,8 @@ def token_statement(
 # Licenses
 
 MAX_LICENSES = 100
-"""Licenses of one page, or of one robots.txt, that are reported: more can only be an attack."""
+"""Licenses of one page, or of one robots.txt, that are reported: more can only be an
+attack."""
 
 # Bytes of Link headers that are searched for licenses.
 _MAX_LINK_BYTES = 16 * 1024
@@ -387,7 +405,8 @@ _LICENSE = re.compile(
 
 
 def link_licenses(values: Sequence[bytes]) -> list[str]:
-    """Return the URLs of RSL licenses that a page's ``Link`` headers have, given their *values*."""
+    """Return the URLs of RSL licenses that a page's ``Link`` headers have, given their
+    *values*."""
     text = b",".join(values)[:_MAX_LINK_BYTES].decode("latin-1")
     urls = []
     for url, written_parameters in _LINK.findall(text):
@@ -399,7 +418,8 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 
 # Lines of robots.txt
 
-# Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
+# Lines about use that are read in a file, for any agent: a slow machine has to read
+# them in 50 ms.
 _MAX_LINES_READ = 5_000
 
 # A line about use: its field and its value.
@@ -407,8 +427,8 @@ _FIELD = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
     re.IGNORECASE | re.ASCII,
 )
-# An allow or disallow line, as protocol/robotstxt.py reads them: with the misspellings that Google
-# accepts, and with a blank instead of the colon.
+# An allow or disallow line, as protocol/robotstxt.py reads them: with the misspellings
+# that Google accepts, and with a blank instead of the colon.
 _RULE = re.compile(
     r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
     r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
@@ -420,7 +440,8 @@ class UsageRule(NamedTuple):
     """A ``Content-Usage`` line of robots.txt."""
 
     path: Rules | None
-    """Its path, as the only one of these rules; None if the line has no path and is about all pages."""
+    """Its path, as the only one of these rules; None if the line has no path and is
+    about all pages."""
     statement: Statement
 
 
@@ -431,15 +452,18 @@ class RobotsUsage:
     rules: tuple[UsageRule, ...] = ()
     """``Content-Usage`` lines of the crawler's groups."""
     signals: tuple[Statement, ...] = ()
-    """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
+    """``Content-Signal`` lines: of the crawler's groups, and those before all
+    groups."""
     licenses: tuple[str, ...] = ()
     """URLs of ``License`` lines, wherever they are."""
 
     def about(self, path: str, *, allowed: bool) -> list[Statement]:
-        """Return the statements about *path*: those of the longest matching path, and all signals.
+        """Return the statements about *path*: those of the longest matching path, and
+        all signals.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
-        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
+        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't
+            apply to it
         """
         if not allowed:
             return list(self.signals)
@@ -452,7 +476,8 @@ class RobotsUsage:
                 key = rule.path.find(path)
                 if key == 0:
                     continue  # the rule is about other paths
-                # The key has the length of the path above this bit, see Rules in protocol/matching.py.
+                # The key has the length of the path above this bit, see Rules in
+                # protocol/matching.py.
                 length = key >> LENGTH_BIT
             if length > longest:
                 longest = length
@@ -474,22 +499,25 @@ class UsageLine(NamedTuple):
     written: str
     """The whole line, with the line end before it."""
     is_named: bool | None
-    """Whether the line is in a group that names the token that was asked for. None before all groups."""
+    """Whether the line is in a group that names the token that was asked for. None
+    before all groups."""
 
 
 def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
-    """Yield the lines about use in *text*, a normalised robots.txt, and whether each is in a group that names
-    *token* (in lower case)."""
+    """Yield the lines about use in *text*, a normalised robots.txt, and whether each is
+    in a group that names *token* (in lower case)."""
     if _FIELD.search("\n" + text) is None:
         return  # as in most files
     # The number of the latest line that was counted.
     number = 0
     # Whether the group names the token. None before all groups.
     is_named: bool | None = None
-    # Whether the group has a rule, so that the next user-agent line begins another group.
+    # Whether the group has a rule, so that the next user-agent line begins another
+    # group.
     has_rule = False
-    # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch has the lines after
-    # such a line, each with the line end before it. The name is what the line says: None at the beginning.
+    # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch
+    # has the lines after such a line, each with the line end before it. The name is
+    # what the line says: None at the beginning.
     for index, (name, stretch) in enumerate(Groups(text)):
         if index > 0:
             number += 1  # the user-agent line
@@ -542,7 +570,8 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
 
 
 def _statement(line: UsageLine, says: dict[str, str]) -> Statement:
-    """Return the statement for a line of robots.txt, which *says* something about use."""
+    """Return the statement for a line of robots.txt, which *says* something about
+    use."""
     text = readable(line.written.strip("\n" + SPACE))[:MAX_STATEMENT_TEXT]
     return Statement("robots.txt", line.number, text, says)
 
@@ -564,7 +593,8 @@ TDMREP_PATH = "/.well-known/tdmrep.json"
 """The path of an origin's file."""
 
 RESERVATION = "tdm-reservation"
-"""The name of headers, of metas, and of members of the file: 1 reserves the rights, 0 doesn't."""
+"""The name of headers, of metas, and of members of the file: 1 reserves the rights, 0
+doesn't."""
 POLICY = "tdm-policy"
 """The name of those with the URL of a policy."""
 
@@ -587,7 +617,8 @@ class Reservation(NamedTuple):
         return self.statement is not None and MINING in self.statement.says
 
     def __or__(self, other: Reservation) -> Reservation:
-        """Return this one, completed by a less specific one: what a source leaves out resets nothing."""
+        """Return this one, completed by a less specific one: what a source leaves out
+        resets nothing."""
         return Reservation(
             self.statement or other.statement, self.policy or other.policy
         )
@@ -596,8 +627,9 @@ class Reservation(NamedTuple):
 def _reservation(
     source: str, line: int | None, text: str, value: object, policy: object
 ) -> Reservation:
-    """Return what *value*, of a ``tdm-reservation``, and *policy*, of a ``tdm-policy``, say together.
-    *source*, *line* and *text* are those of the statement, see :class:`Statement`."""
+    """Return what *value*, of a ``tdm-reservation``, and *policy*, of a ``tdm-policy``,
+    say together. *source*, *line* and *text* are those of the statement, see
+    :class:`Statement`."""
     statement = None
     text = text[:MAX_STATEMENT_TEXT]
     number = str(value).strip()
@@ -652,7 +684,8 @@ class TdmFile:
                     self._add(entry)
 
     def _add(self, entry: dict[str, Any]) -> None:
-        """Add the rule of an *entry* whose location is a text: a pattern, as in robots.txt."""
+        """Add the rule of an *entry* whose location is a text: a pattern, as in
+        robots.txt."""
         # Rules take latin-1, one character for each byte.
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
         members = {}
@@ -666,7 +699,8 @@ class TdmFile:
             entry.get(RESERVATION),
             entry.get(POLICY),
         )
-        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py: only its path is used.
+        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py:
+        # only its path is used.
         number = ALLOW - 1
         self._rules.append((Rules([location], [number]), reservation))
 

@@ -1,6 +1,7 @@
-"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
-crawl. Where sitemaps seed the crawl, the package's downloader middleware is a :class:`SeedingMiddleware`
-too, and the spider's attributes count (:class:`SpiderOptions`)."""
+"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section
+9), in any crawl. Where sitemaps seed the crawl, the package's downloader middleware is
+a :class:`SeedingMiddleware` too, and the spider's attributes count
+(:class:`SpiderOptions`)."""
 
 from __future__ import annotations
 
@@ -37,25 +38,29 @@ logger = get_logger(__name__)
 T = TypeVar("T")
 
 SITEMAP_KEY = "_rep_sitemap"
-"""Meta key of requests for sitemaps. Its value has all that another process needs, if processes
-share a scheduler."""
+"""Meta key of requests for sitemaps. Its value has all that another process needs, if
+processes share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
-"""Meta key of requests for pages from sitemaps: what their entry says. Users read it."""
+"""Meta key of requests for pages from sitemaps: what their entry says. Users read
+it."""
 
 PAGE_ROW_KEY = "_rep_page"
-"""Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
+"""Meta key of the same requests while they are in the scheduler: the page's row in the
+spool."""
 
 MAX_SITEMAPS = 500
-"""Sitemaps of one robots.txt that count: as many as Google lets a site submit. The file has room for
-20,000."""
+"""Sitemaps of one robots.txt that count: as many as Google lets a site submit. The file
+has room for 20,000."""
 
 LISTED = "listed"
-"""A mode of seeding, see :func:`seeding_mode`: only from the sitemaps that the spider names."""
+"""A mode of seeding, see :func:`seeding_mode`: only from the sitemaps that the spider
+names."""
 
 
 def own_sitemaps(crawler: Crawler) -> list[str]:
-    """Return the sitemaps that the spider names; ``ValueError`` if one is not an absolute URL."""
+    """Return the sitemaps that the spider names; ``ValueError`` if one is not an
+    absolute URL."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     if not isinstance(value, list | tuple):
         return []
@@ -66,8 +71,8 @@ def own_sitemaps(crawler: Crawler) -> list[str]:
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
-    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or ``"all"``;
-    ``SettingsError`` if the spider's attribute has another value."""
+    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or
+    ``"all"``; ``SettingsError`` if the spider's attribute has another value."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     mode: str | bool
     try:
@@ -91,8 +96,10 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value
-    takes up to a millisecond, so callers can pause after each."""
+    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A
+    strange value takes up to a millisecond, so callers can pause after each."""
+    # Encodes the URLs of one file: hosts that aren't ASCII take time, so these have a
+    # limit.
     encode = Encoder(MAX_LISTED_IDN)
     distinct_values = list(dict.fromkeys(values))
     for value in distinct_values[:MAX_SITEMAPS]:
@@ -103,8 +110,8 @@ def listed_sitemaps(
 
 
 async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
-    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
-    takes a second."""
+    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving
+    hostile ones takes a second."""
     hosts: dict[str, str] = {}
     async for _, sitemap in in_slices(listed_sitemaps(robots_url, values)):
         if sitemap is not None:
@@ -114,7 +121,8 @@ async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
 
 
 async def listed_by(state: OriginState) -> dict[str, str]:
-    """Return the sitemaps that the robots.txt of an origin lists, see :func:`resolve_all`."""
+    """Return the sitemaps that the robots.txt of an origin lists, see
+    :func:`resolve_all`."""
     if state.robots is None:
         return {}
     return await resolve_all(state.robots_url, state.robots.sitemaps)
@@ -126,11 +134,13 @@ class Discovery:
     def __init__(self, context: CrawlContext) -> None:
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
+        # URLs of sitemaps that were counted, the latest 100,000 at least.
         self._seen = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, state: OriginState) -> None:
-        """Announce the sitemaps that a new robots.txt lists. Warn of those with a wrong URL."""
+        """Announce the sitemaps that a new robots.txt lists. Warn of those with a wrong
+        URL."""
         assert state.robots is not None
         # Taken first: what was parsed may be forgotten during a pause.
         values = dict.fromkeys(state.robots.sitemaps)
@@ -156,7 +166,8 @@ class Discovery:
             )
 
     def _warn_of_wrong(self, origin: Origin, values: list[str]) -> None:
-        """Warn of *values* in the robots.txt of *origin* that are relative or no URLs."""
+        """Warn of *values* in the robots.txt of *origin* that are relative or no
+        URLs."""
         logger.warning(
             "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s",
             {
@@ -176,17 +187,17 @@ class Discovery:
 
 
 class SeedingMiddleware:
-    """Mixed into the middleware only if sitemaps seed the crawl, because each method of a
-    middleware costs every request. Takes responses for sitemaps, and leaves others to the project's
-    own subclass of the middleware, if there is one."""
+    """Mixed into the middleware only if sitemaps seed the crawl, because each method of
+    a middleware costs every request. Takes responses for sitemaps, and leaves others to
+    the project's own subclass of the middleware, if there is one."""
 
     _seeding: Any
     """The crawl's ``SitemapSeeding`` (seeding/seeding.py)."""
 
     def process_response(self, request: Request, response: Response) -> Any:
         """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`;
-        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private address to
-        which its origin may not lead us."""
+        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private
+        address to which its origin may not lead us."""
         if SITEMAP_KEY in request.meta or PAGE_KEY in request.meta:
             self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP_KEY in request.meta:
@@ -199,7 +210,8 @@ class SeedingMiddleware:
         return projects_own(request, response)
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
-        """Note that a sitemap can't be fetched, see :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
+        """Note that a sitemap can't be fetched, see
+        :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
         if SITEMAP_KEY in request.meta:
             return self._seeding.loader.failed(request, exception)
         projects_own = getattr(super(), "process_exception", None)
@@ -209,14 +221,15 @@ class SeedingMiddleware:
 
 
 def with_seeding(middleware: type) -> Any:
-    """Return a subclass of *middleware*, a class, that reads sitemaps. It has the same name, since Scrapy
-    logs the names of middlewares."""
+    """Return a subclass of *middleware*, a class, that reads sitemaps. It has the same
+    name, since Scrapy logs the names of middlewares."""
     bases = (SeedingMiddleware, middleware)
     return type(middleware.__name__, bases, {"__module__": middleware.__module__})
 
 
 class Entries(Iterator[SitemapEntry]):
-    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
+    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's
+    ``Sitemap``."""
 
     def __init__(
         self, entries: list[SitemapEntry], sitemap_kind: str, url: str
@@ -253,9 +266,10 @@ class PageCallback(NamedTuple):
 
 
 class SpiderOptions:
-    """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
-    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``,
-    ``sitemap_request`` and ``sitemap_page``."""
+    """The attributes of Scrapy's SitemapSpider, on any spider, checked:
+    ``sitemap_rules``, ``sitemap_follow``, ``sitemap_alternate_links`` and
+    ``sitemap_filter``; and ``sitemap_media``, ``sitemap_request`` and
+    ``sitemap_page``."""
 
     def __init__(self, spider: Spider | None) -> None:
         """Raises ``SettingsError`` if an attribute is wrong."""
@@ -283,8 +297,9 @@ class SpiderOptions:
     def _checked(
         self, name: str, convert: Callable[[Any], T], expected_items: str
     ) -> list[T] | None:
-        """Return the list in the spider's attribute *name*, each item converted; None if there is no such
-        attribute; ``SettingsError`` if it is not a list of *expected_items*."""
+        """Return the list in the spider's attribute *name*, each item converted; None
+        if there is no such attribute; ``SettingsError`` if it is not a list of
+        *expected_items*."""
         value = getattr(self._spider, name, None)
         if value is None:
             return None
@@ -298,7 +313,8 @@ class SpiderOptions:
             ) from None
 
     def _rule(self, pair: Any) -> tuple[re.Pattern[str], Any]:
-        """Return a pair of ``sitemap_rules`` with its regular expression compiled and its callback looked up."""
+        """Return a pair of ``sitemap_rules`` with its regular expression compiled and
+        its callback looked up."""
         regex, name_or_callback = pair
         callback = name_or_callback
         if isinstance(name_or_callback, str):
@@ -332,7 +348,8 @@ class SpiderOptions:
         return changed
 
     def _log_exception(self, method: str, consequence: str) -> None:
-        """Log the exception that is being handled, if it is the first of the spider's *method*."""
+        """Log the exception that is being handled, if it is the first of the spider's
+        *method*."""
         if method in self._failed_methods:
             return
         self._failed_methods.add(method)
@@ -349,10 +366,11 @@ class SpiderOptions:
     def page_request(
         self, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
-        """Return the request for a page of a sitemap; None if the spider doesn't want it. Raises what Scrapy's
-        constructor does.
+        """Return the request for a page of a sitemap; None if the spider doesn't want
+        it. Raises what Scrapy's constructor does.
 
-        :param listing: what the sitemap says about the page, see ``Page.listing`` in seeding/spool.py
+        :param listing: what the sitemap says about the page, see ``Page.listing`` in
+            seeding/spool.py
         """
         index = self._crawl_rules.index_for(url) if self._crawl_rules else None
         if index is not None:
@@ -365,7 +383,8 @@ class SpiderOptions:
     def _rule_request(
         self, index: int, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
-        """Return what the rule of a CrawlSpider with this *index* makes of a page; None if it drops it."""
+        """Return what the rule of a CrawlSpider with this *index* makes of a page; None
+        if it drops it."""
         try:
             request = self._crawl_rules.request(index, url, listing["sitemap"])
         except Exception:  # noqa: BLE001 (it is the spider's)
@@ -377,7 +396,8 @@ class SpiderOptions:
         return request
 
     def changed_page(self, request: Request) -> Request | None:
-        """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
+        """Return the request for a page as ``sitemap_page`` wants it; None to skip the
+        page."""
         if self._page is None:
             return request
         # A rule's process_request may have removed it.
@@ -411,9 +431,11 @@ class SpiderOptions:
     def filtered(
         self, entries: list[SitemapEntry], sitemap_kind: str, url: str
     ) -> Filtered:
-        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that kind and *url*.
+        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that
+        kind and *url*.
 
-        An entry at which it raises an exception is skipped, and it is called again with those after it.
+        An entry at which it raises an exception is skipped, and it is called again with
+        those after it.
         """
         if self._filter is None:
             return Filtered(entries, 0)

@@ -1,5 +1,5 @@
-"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt lists none
-(``REP_SITEMAP_GUESS``)."""
+"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt
+lists none (``REP_SITEMAP_GUESS``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class PageLinks:
     """Looks for links to sitemaps in pages of origins whose robots.txt lists none."""
 
     def __init__(self, add: Callable[[Origin, str, list[str]], None]) -> None:
-        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it links to, and no page
-        of the origin did before (unless very many others have come in between)."""
+        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it
+        links to, and no page of the origin did before (unless very many others have
+        come in between)."""
         self._add = add
         # Expected origins, as text.
         self._origins = BoundedSet()
@@ -68,7 +69,8 @@ def _linked_sitemaps(response: Response) -> list[str]:
 
 
 def _joined(base: str, references: Iterable[str]) -> list[str]:
-    """Return the URLs that *references* in a document at *base* stand for, without those that are none."""
+    """Return the URLs that *references* in a document at *base* stand for, without
+    those that are none."""
     urls = []
     for reference in references:
         with suppress(ValueError):

@@ -1,9 +1,10 @@
-"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them into the
-spool (seeding/spool.py): in the middleware's ``process_response``, so that the request counts as in
-progress until all of the sitemap is in the spool (docs/DESIGN.md).
+"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them
+into the spool (seeding/spool.py): in the middleware's ``process_response``, so that the
+request counts as in progress until all of the sitemap is in the spool (docs/DESIGN.md).
 
-A transfer is cut at the size limit. Our reader (protocol/sitemaps.py) unpacks gzip piece by piece; Scrapy's
-HttpCompressionMiddleware unpacks other encodings at once, up to a limit.
+A transfer is cut at the size limit. Our reader (protocol/sitemaps.py) unpacks gzip
+piece by piece; Scrapy's HttpCompressionMiddleware unpacks other encodings at once, up
+to a limit.
 """
 
 from __future__ import annotations
@@ -68,21 +69,23 @@ SITEMAP_ROW_KEY = "_rep_sitemap_row"
 :class:`~scrapy_rep.engine.access.Trail` follows."""
 
 MAXSIZE_KEY = "download_maxsize"
-"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. We set it for one response only:
-:meth:`Loader.check` removes it from retries."""
+"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. We set it for
+one response only: :meth:`Loader.check` removes it from retries."""
 
 # Sitemaps of one host that are requested at a time.
 _MAX_OF_A_HOST = 2
 # Sitemaps that are requested at a time, of all hosts, since their bodies are in memory.
 _MAX_REQUESTED = 32
-# Sitemaps of one host that are requested in one step, where a scheduler that processes share gets them all.
+# Sitemaps of one host that are requested in one step, where a scheduler that processes
+# share gets them all.
 _MAX_OF_A_HOST_IN_A_STEP = 8
-# While so many pages of all origins wait, an origin may get no further sitemaps, see Loader._has_enough.
+# While so many pages of all origins wait, an origin may get no further sitemaps, see
+# Loader._has_enough.
 _PAGES_ENOUGH = 1_000_000
 # Hosts of one origin that one step tries.
 _HOSTS_TRIED = 50
-# If all origins were tried in vain, and these were more than so many, the loader pauses: each try costs some
-# look-ups in the spool.
+# If all origins were tried in vain, and these were more than so many, the loader
+# pauses: each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
 _PAUSE_SECONDS = 1.0
 # Statuses for which the sitemap may be there in the next run.
@@ -96,8 +99,9 @@ class _NeedlessRequest(IgnoreRequest):
 
 
 class Places:
-    """The sitemaps that this process has requested and is not done with, and how many places they take: one
-    each, but none while their request is held for an unreachable robots.txt (holding/holding.py)."""
+    """The sitemaps that this process has requested and is not done with, and how many
+    places they take: one each, but none while their request is held for an unreachable
+    robots.txt (holding/holding.py)."""
 
     def __init__(self) -> None:
         self._asked: dict[int, SitemapRow] = {}  # by row
@@ -120,8 +124,9 @@ class Places:
         return _MAX_REQUESTED - taken
 
     def has_room_for(self, origin: str) -> bool:
-        """Whether another sitemap to which *origin* has led may be requested. An origin may have no more
-        places than are left, so that there is always one for another origin."""
+        """Whether another sitemap to which *origin* has led may be requested. An origin
+        may have no more places than are left, so that there is always one for another
+        origin."""
         return self._of_origin[origin] < self.left
 
     def take(self, sitemap: SitemapRow) -> None:
@@ -140,7 +145,8 @@ class Places:
         return sitemap
 
     def hold(self, row: int) -> None:
-        """Note that the request of *row* is held: from now on it counts for its host only."""
+        """Note that the request of *row* is held: from now on it counts for its host
+        only."""
         if row in self._asked and row not in self._held:
             self._held.add(row)
             count_down(self._of_origin, self._asked[row].origin)
@@ -153,7 +159,8 @@ class Places:
 
 
 class Loader:
-    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, in turns."""
+    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, in
+    turns."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._context = context
@@ -166,31 +173,34 @@ class Loader:
         # Bytes that have arrived of each response.
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
-        # Sitemaps that were not read although the crawl is done with their requests, by URL, until
-        # _report_end() has logged why.
+        # Sitemaps that were not read although the crawl is done with their requests, by
+        # URL, until _report_end() has logged why.
         self._ended_unread: dict[str, SitemapRow] = {}
         # What the errbacks of these requests got, by the sitemap's URL.
         self._failures: dict[str, Exception] = {}
-        # The trail tells when the crawl is done with a request. Where held requests are kept on disk, those for
-        # sitemaps are kept in memory all the same (in_memory): the spool has the sitemaps already.
+        # The trail tells when the crawl is done with a request. Where held requests are
+        # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
+        # the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
             self._ended,
             is_kept=context.spool.is_kept,
             in_memory=True,
         )
-        # Origins take turns in alphabetical order, and so do the hosts of an origin's sitemaps.
+        # Origins take turns in alphabetical order, and so do the hosts of an origin's
+        # sitemaps.
         self._last_origin = ""
         self._last_host = ""
-        # A round consists of the origins that were tried in vain since something was last requested. It is over
-        # when it would come to its first origin again.
+        # A round consists of the origins that were tried in vain since something was
+        # last requested. It is over when it would come to its first origin again.
         self._round_began_with: str | None = None
         self._tried_in_round = 0
         # Whether the round has come to the last origin, and gone on with the first one.
         self._has_round_wrapped = False
         # Before this time, in seconds of the monotonic clock, nothing is requested.
         self._paused_until = 0.0
-        # Sitemaps are read in turns: whoever has the lock may read for one slice of time.
+        # Sitemaps are read in turns: whoever has the lock may read for one slice of
+        # time.
         self._reading = DeferredLock()
         connect = context.crawl.crawler.signals.connect
         connect(self._bytes_received, scrapy_signals.bytes_received)
@@ -201,8 +211,8 @@ class Loader:
     # Requests
 
     def request_some(self) -> bool:
-        """Request the next sitemaps, as many as have a place, for one slice of time. Return whether to go on at
-        once: the slice was too short."""
+        """Request the next sitemaps, as many as have a place, for one slice of time.
+        Return whether to go on at once: the slice was too short."""
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
@@ -222,7 +232,8 @@ class Loader:
         return False
 
     def _next_origin(self) -> str | None:
-        """Return the origin whose turn it is, of those whose robots.txt led to sitemaps that wait."""
+        """Return the origin whose turn it is, of those whose robots.txt led to sitemaps
+        that wait."""
         origin = self._spool.next_origin(self._last_origin)
         if origin is None:
             self._has_round_wrapped = True
@@ -242,21 +253,23 @@ class Loader:
         self._tried_in_round += 1
 
     def _is_round_over(self, origin: str) -> bool:
-        """Whether *origin*, whose turn it is, was tried in this round already: then all were."""
+        """Whether *origin*, whose turn it is, was tried in this round already: then all
+        were."""
         if self._round_began_with is None or not self._has_round_wrapped:
             return False
         return origin >= self._round_began_with
 
     def _request_one(self, origin: str) -> bool:
-        """Request a sitemap to which *origin* has led. Return whether there was one to request."""
+        """Request a sitemap to which *origin* has led. Return whether there was one to
+        request."""
         if self._has_enough(origin) or not self.places.has_room_for(origin):
             return False
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages from sitemaps of *origin* wait that no further ones of its sitemaps are read: at
-        least as many as the limit for pages of all origins leaves room for. An origin whose pages were all
-        requested never has enough."""
+        """Whether so many pages from sitemaps of *origin* wait that no further ones of
+        its sitemaps are read: at least as many as the limit for pages of all origins
+        leaves room for. An origin whose pages were all requested never has enough."""
         waiting = self._spool.waiting_of(origin)
         room = _PAGES_ENOUGH - self._spool.waiting
         return waiting > 0 and waiting >= room
@@ -264,8 +277,9 @@ class Loader:
     def _request_from_a_host(
         self, origin: str, requested: Counter[str], limit: int
     ) -> bool:
-        """Request a sitemap to which *origin* has led, from the next host from which fewer than *limit* were
-        requested (*requested* counts them by host). Return whether there was one."""
+        """Request a sitemap to which *origin* has led, from the next host from which
+        fewer than *limit* were requested (*requested* counts them by host). Return
+        whether there was one."""
         host = self._last_host
         first_host: str | None = None
         for _ in range(_HOSTS_TRIED):
@@ -287,8 +301,9 @@ class Loader:
         return False
 
     def _request_for_all(self) -> bool:
-        """Hand sitemaps to a scheduler that processes share. Another process may read them, so this one
-        doesn't wait for them: only time ends the step, not a lack of places. Return whether there were any."""
+        """Hand sitemaps to a scheduler that processes share. Another process may read
+        them, so this one doesn't wait for them: only time ends the step, not a lack of
+        places. Return whether there were any."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -305,8 +320,8 @@ class Loader:
         return bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
-        """Hand the request for *sitemap* to the scheduler. If that raises an exception, the sitemap waits
-        again, and the feeder (seeding/seeding.py) retries."""
+        """Hand the request for *sitemap* to the scheduler. If that raises an exception,
+        the sitemap waits again, and the feeder (seeding/seeding.py) retries."""
         is_shared = self._engine.scheduler_is_foreign
         try:
             request = self._context.options.prepared(self._request_for(sitemap))
@@ -323,7 +338,8 @@ class Loader:
 
     def _request_for(self, sitemap: SitemapRow) -> Request:
         is_shared = self._engine.scheduler_is_foreign
-        # What a response is read with: by another process, if processes share the scheduler.
+        # What a response is read with: by another process, if processes share the
+        # scheduler.
         description = {
             "url": sitemap.url,
             "chain": list(sitemap.chain),
@@ -331,11 +347,12 @@ class Loader:
         }
         return Request(
             sitemap.url,
-            # Without an errback, Scrapy logs an error with its traceback for each request that fails. Another
-            # process couldn't call this one.
+            # Without an errback, Scrapy logs an error with its traceback for each
+            # request that fails. Another process couldn't call this one.
             errback=None if is_shared else self._request_failed,
             priority=self._crawl.settings.sitemap_priority,
-            # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
+            # The spool has each sitemap once. Processes that share a scheduler share
+            # its dupe filter.
             dont_filter=not is_shared,
             headers=self._headers(sitemap.url),
             meta={
@@ -347,8 +364,9 @@ class Loader:
         )
 
     def _headers(self, url: str) -> dict[str, str]:
-        """Return headers that ask for gzip, which our reader unpacks, if the download handler for *url* is one of
-        Scrapy's or a subclass. Other handlers (a browser's, say) may take our header for the project's wish."""
+        """Return headers that ask for gzip, which our reader unpacks, if the download
+        handler for *url* is one of Scrapy's or a subclass. Other handlers (a browser's,
+        say) may take our header for the project's wish."""
         path = self._handlers.get(url.partition(":")[0])
         if not path:
             return {}
@@ -360,7 +378,8 @@ class Loader:
         return {}
 
     def _held(self, request: Request) -> None:
-        """Handle the signal ``request_held``: the place of a sitemap is free while its request is held."""
+        """Handle the signal ``request_held``: the place of a sitemap is free while its
+        request is held."""
         row = self._trail.number_of(request)
         if row is not None:
             self.places.hold(row)
@@ -373,17 +392,20 @@ class Loader:
             self.places.release(row)
 
     def _end_pause(self) -> None:
-        """Look for sitemaps to request soon, even if the loader pauses: there is a place for one."""
+        """Look for sitemaps to request soon, even if the loader pauses: there is a
+        place for one."""
         self._paused_until = 0.0
         self._spool.wake()
 
     @property
     def is_busy(self) -> bool:
-        """Whether there are sitemaps that were requested and are neither read nor failed."""
+        """Whether there are sitemaps that were requested and are neither read nor
+        failed."""
         return bool(len(self.places) or self._ended_unread)
 
     def _request_failed(self, failure: Any) -> None:
-        """Remember why the request for a sitemap failed, for :meth:`_report_end`. This is its errback."""
+        """Remember why the request for a sitemap failed, for :meth:`_report_end`. This
+        is its errback."""
         url = failure.request.meta[SITEMAP_KEY]["url"]
         row = self._trail.number_of(failure.request)
         has_place = row is not None and row in self.places
@@ -391,10 +413,12 @@ class Loader:
             self._failures[url] = failure.value
 
     def _ended(self, row: int) -> None:
-        """Note that the crawl is done with the request for a sitemap. The trail calls this.
+        """Note that the crawl is done with the request for a sitemap. The trail calls
+        this.
 
-        If the sitemap still has its place, it was neither read nor has it failed: another component has dropped
-        the request, or the rules did before it was queued.
+        If the sitemap still has its place, it was neither read nor has it failed:
+        another component has dropped the request, or the rules did before it was
+        queued.
         """
         sitemap = self._give_back(row)
         if sitemap is not None and not self._spool.ending:
@@ -403,7 +427,8 @@ class Loader:
             call_later(0, self._report_end, sitemap)
 
     def _report_end(self, sitemap: SitemapRow) -> None:
-        """Note why *sitemap* was not read although the crawl is done with its request."""
+        """Note why *sitemap* was not read although the crawl is done with its
+        request."""
         self._ended_unread.pop(sitemap.url, None)
         error = self._failures.pop(sitemap.url, None)
         if isinstance(error, RobotsDisallowed):
@@ -441,7 +466,8 @@ class Loader:
     def _response_downloaded(
         self, request: Request, response: Response, **_: Any
     ) -> None:
-        """Let Scrapy undo an encoding of a sitemap that our reader can't, up to a limit; no other."""
+        """Let Scrapy undo an encoding of a sitemap that our reader can't, up to a
+        limit; no other."""
         if SITEMAP_KEY not in request.meta:
             return
         self._received.pop(request, None)
@@ -450,7 +476,8 @@ class Loader:
             len(encodings) == 1 and encodings[0].strip().lower() in _SCRAPYS_ENCODINGS
         )
         if not is_scrapys:
-            # Our reader sees by itself whether the body is gzip. Of several encodings, none is undone.
+            # Our reader sees by itself whether the body is gzip. Of several encodings,
+            # none is undone.
             response.headers.pop("Content-Encoding", None)
             return
         max_size = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
@@ -459,8 +486,9 @@ class Loader:
         request.meta[MAXSIZE_KEY] = min(max_size, OTHER_ENCODINGS_MAX)
 
     async def check(self, request: Request) -> None:
-        """Check a request for a sitemap, or for a page from one, before it is downloaded;
-        ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
+        """Check a request for a sitemap, or for a page from one, before it is
+        downloaded; ``IgnoreRequest`` if it is no longer needed, or may lead to a
+        private address."""
         if SITEMAP_KEY in request.meta:
             await self._check_sitemap(request)
         else:
@@ -481,7 +509,8 @@ class Loader:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
             is_other_host = origin.host != led_by.host
-            # It counts like another host that has pages, so that an index can't make us ask any number of hosts.
+            # It counts like another host that has pages, so that an index can't make us
+            # ask any number of hosts.
             if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
                 raise IgnoreRequest(
                     f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
@@ -496,8 +525,8 @@ class Loader:
         request.meta.pop(MAXSIZE_KEY, None)
 
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
-        """Take a request that an earlier run has left in Scrapy's queue for this run's own;
-        ``IgnoreRequest`` if this run has requested *sitemap* itself."""
+        """Take a request that an earlier run has left in Scrapy's queue for this run's
+        own; ``IgnoreRequest`` if this run has requested *sitemap* itself."""
         is_of_this_run = self._trail.number_of(request) is not None
         if is_of_this_run or self._engine.scheduler_is_foreign:
             return
@@ -509,13 +538,15 @@ class Loader:
             self._trail.begin(request, sitemap.id)
 
     def _sitemap_of(self, request: Request) -> SitemapRow | None:
-        """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
+        """Return the sitemap of *request*; None if it is finished. May raise
+        ``sqlite3.Error``."""
         description = request.meta[SITEMAP_KEY]
         url = description["url"]
         sitemap = self._spool.sitemap(url)
         if sitemap is not None:
             return sitemap
-        # It is finished, which the spool knows; or new to it: another process has found it, or our file has lost it.
+        # Either it is finished; or the spool doesn't know it, since another process has
+        # found it, or our file has lost it: then it is added.
         added = self._spool.add_sitemaps(
             request.meta[LED_BY_KEY],
             {url: str(Origin.from_url(url))},
@@ -532,13 +563,14 @@ class Loader:
     # Failures
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that the sitemap of *request* can't be fetched. Raises ``IgnoreRequest`` in place of any other
-        *exception*, since Scrapy would log that as an error."""
+        """Note that the sitemap of *request* can't be fetched. Raises ``IgnoreRequest``
+        in place of any other *exception*, since Scrapy would log that as an error."""
         if isinstance(exception, _NeedlessRequest):
             return
         is_ignored = isinstance(exception, IgnoreRequest)
         sitemap = None
-        # While the crawl is closing, or the spool fails, nothing is noted: the next run asks for it again.
+        # While the crawl is closing, or the spool fails, nothing is noted: the next run
+        # asks for it again.
         if not self._spool.ending:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
@@ -554,22 +586,25 @@ class Loader:
     def _fail(
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
     ) -> None:
-        """Note that a sitemap can't be read, and log *why*. *state*: DONE if that is final, or FAILED. If the
-        sitemap was a guess, and that is final, make the next guess."""
+        """Note that a sitemap can't be read, and log *why*. *state*: DONE if that is
+        final, or FAILED. If the sitemap was a guess, and that is final, make the next
+        guess."""
         is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
             if is_guess and state == DONE:
                 path = sitemap.url.removeprefix(sitemap.host)
-                # ValueError: another version has left this sitemap, and guessed other places.
+                # ValueError: another version has left this sitemap, and guessed other
+                # places.
                 with suppress(sqlite3.Error, ValueError):
                     self.guess(sitemap.origin, path)
             self._mark(sitemap, state)
         self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one that isn't known already: a page may
-        link to it. May raise ``sqlite3.Error``; ``ValueError`` if *after* is no usual place."""
+        """Try the first of the usual places, or the next *after* one that isn't known
+        already: a page may link to it. May raise ``sqlite3.Error``; ``ValueError`` if
+        *after* is no usual place."""
         places: tuple[str, ...] = GUESSES[:1]
         if after is not None:
             places = GUESSES[GUESSES.index(after) + 1 :]
@@ -581,8 +616,9 @@ class Loader:
                 return
 
     def add_named(self, origin: str, hosts: dict[str, str], how: Found) -> None:
-        """Add sitemaps that the robots.txt of *origin* or one of its pages names, which were counted already;
-        ``sqlite3.Error`` if the spool can't be read. *hosts*: the origin that each is fetched from, by URL."""
+        """Add sitemaps that the robots.txt of *origin* or one of its pages names, which
+        were counted already; ``sqlite3.Error`` if the spool can't be read. *hosts*: the
+        origin that each is fetched from, by URL."""
         limit = self._crawl.settings.sitemap_max_files
         added = self._spool.add_sitemaps(origin, hosts, how=how, limit=limit)
         for url in added.beyond_limit:
@@ -593,14 +629,15 @@ class Loader:
     # Reading
 
     async def read(self, request: Request, response: Response) -> Response:
-        """Read the sitemap of *request* into the spool. Always raises ``IgnoreRequest``, so that
-        nobody else gets *response*."""
+        """Read the sitemap of *request* into the spool. Always raises
+        ``IgnoreRequest``, so that nobody else gets *response*."""
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if not self._spool.over:
                 sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
-                    # Meanwhile, the request is in a middleware, where it takes a download slot.
+                    # Meanwhile, the request is in a middleware, where it takes a
+                    # download slot.
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
@@ -611,7 +648,8 @@ class Loader:
         raise IgnoreRequest("the sitemap was read")
 
     def _reading_failed(self, request: Request, error: Exception) -> None:
-        """Log and count that the sitemap of *request* was not read. The next run reads it."""
+        """Log and count that the sitemap of *request* was not read. The next run reads
+        it."""
         if not isinstance(error, sqlite3.Error):  # those are logged already
             message = "Sitemap %(url)s was not read completely: %(error)s"
             values = {"url": request.url, "error": text_of(error)}
@@ -622,7 +660,8 @@ class Loader:
             self._give_back(row)
 
     async def _next_turn(self) -> None:
-        """Let another sitemap be read for a while: a long one must not keep a short one waiting."""
+        """Let another sitemap be read for a while: a long one must not keep a short one
+        waiting."""
         await pause()
         self._reading.release()
         await maybe_deferred_to_future(self._reading.acquire())

@@ -1,6 +1,6 @@
-"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts
-of this folder together, decides which origins may seed, and moves pages from the spool to the
-scheduler."""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts
+the parts of this folder together, decides which origins may seed, and moves pages from
+the spool to the scheduler."""
 
 from __future__ import annotations
 
@@ -66,15 +66,18 @@ from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
 
-# Pages in the scheduler, of all sites (see Site in seeding/spool.py): the others wait in the spool, on disk.
+# Pages in the scheduler, of all sites (see Site in seeding/spool.py): the others wait
+# in the spool, on disk.
 _MAX_PAGES = 4000
-# Pages of one site in the scheduler, while no other site has pages that wait. Sites share this number.
+# Pages of one site in the scheduler, while no other site has pages that wait. Sites
+# share this number.
 _MAX_PAGES_OF_A_SITE = 1000
-# However many sites share these numbers, a site may have so many pages in the scheduler, and so may a source:
-# fewer would keep a download slot idle until the next step.
+# However many sites share these numbers, a site may have so many pages in the
+# scheduler, and so may a source: fewer would keep a download slot idle until the next
+# step.
 _GUARANTEED_PAGES = 16
-# Sites of one source that may have pages in the scheduler: Scrapy lets hosts take turns, so more hosts would
-# get more of the crawl.
+# Sites of one source that may have pages in the scheduler: Scrapy lets hosts take
+# turns, so more hosts would get more of the crawl.
 _MAX_SITES_OF_A_SOURCE = 32
 # Sites of one source that are tried when it is the source's turn.
 _SITES_TRIED_AT_A_TURN = 16
@@ -92,15 +95,17 @@ _MAX_PREFIXES = 20_000
 
 
 class _SiteAndSource(NamedTuple):
-    """What the counts of a page in the scheduler need of its :class:`~scrapy_rep.seeding.spool.Site`."""
+    """What the counts of a page in the scheduler need of its
+    :class:`~scrapy_rep.seeding.spool.Site`."""
 
     site: int
     source: str
 
 
 class Outstanding:
-    """The pages from sitemaps that are in the scheduler, in numbers; and the rows that pages have in the spool
-    (seeding/spool.py), each of which is deleted once the crawl is done with the page. The trail tells when: see
+    """The pages from sitemaps that are in the scheduler, in numbers; and the rows that
+    pages have in the spool (seeding/spool.py), each of which is deleted once the crawl
+    is done with the page. The trail tells when: see
     :class:`~scrapy_rep.engine.access.Trail`."""
 
     def __init__(self, spool: Spool, following: Following) -> None:
@@ -109,7 +114,8 @@ class Outstanding:
         self.by_site: Counter[int] = Counter()
         """How many pages of each site are in the scheduler, by the site's number."""
         self.by_source: Counter[str] = Counter()
-        """How many pages are in the scheduler, by the origin whose sitemaps name them."""
+        """How many pages are in the scheduler, by the origin whose sitemaps name
+        them."""
         self.sites_of: Counter[str] = Counter()
         """How many sites these pages are of, by the origin that names them."""
         self.finished: list[int] = []
@@ -125,7 +131,8 @@ class Outstanding:
         return len(self._sites)
 
     def add(self, request: Request, row: int, site: Site) -> None:
-        """Note that *request*, for the page of *row*, is about to go to the scheduler."""
+        """Note that *request*, for the page of *row*, is about to go to the
+        scheduler."""
         self._trail.begin(request, row)
         source = site.named_by
         self._sites[row] = _SiteAndSource(site.id, source)
@@ -136,8 +143,9 @@ class Outstanding:
             self.sites_of[source] += 1
 
     def sent(self, row: int) -> None:
-        """Note that we have handed the page of *row* to the scheduler. If that didn't take it (a filter
-        dropped it, or a handler of ``request_scheduled`` refused it), the crawl is done with it."""
+        """Note that we have handed the page of *row* to the scheduler. If that didn't
+        take it (a filter dropped it, or a handler of ``request_scheduled`` refused it),
+        the crawl is done with it."""
         self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
@@ -147,27 +155,31 @@ class Outstanding:
         self._passed.discard(row)
 
     def hold(self, request: Request, **_: object) -> None:
-        """Note that a page is held (holding/holding.py), and so no longer in the scheduler."""
+        """Note that a page is held (holding/holding.py), and so no longer in the
+        scheduler."""
         row = self._trail.number_of(request)
         if row is not None:
             self._count_out(row)
 
     def pass_gate(self, request: Request) -> None:
-        """Note that a page has left the scheduler and passed the gate (holding/gate.py)."""
+        """Note that a page has left the scheduler and passed the gate
+        (holding/gate.py)."""
         row = self._trail.number_of(request)
         if row is not None:
             self._count_out(row)
             self._passed.add(row)
 
     def keep(self, request: Request, **_: object) -> None:
-        """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
+        """Keep the row of a page for the next run: its request fails for want of a
+        robots.txt."""
         row = self._trail.number_of(request)
         if row is not None:
             self.take_back(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that passed the gate are finished (Scrapy's queue has those
-        that are to be retried), others are for the next run."""
+        """End a run that was not killed: pages that passed the gate are finished
+        (Scrapy's queue has those that are to be retried), others are for the next
+        run."""
         self.finished += self._passed
 
     def _done(self, row: int) -> None:
@@ -190,7 +202,8 @@ class Outstanding:
 
 
 def _skip_dupe_filter(request: Request) -> None:
-    """Make a page skip the dupe filter, which may have seen it before. A handler of ``request_scheduled``."""
+    """Make a page skip the dupe filter, which may have seen it before. A handler of
+    ``request_scheduled``."""
     request.dont_filter = True
 
 
@@ -203,10 +216,12 @@ class Twins:
         self._extra = crawl.extra
         self._signals = crawl.crawler.signals
         self._crawler: Any = crawl.crawler
-        # Fingerprints of start requests; and whether there are any: else no page needs a fingerprint.
+        # Fingerprints of start requests; and whether there are any: else no page needs
+        # a fingerprint.
         self._starts = BoundedSet()
         self._has_starts = False
-        # Hashes of the URLs of pages from sitemaps that go to the spider's default callback.
+        # Hashes of the URLs of pages from sitemaps that go to the spider's default
+        # callback.
         self._seeded: set[int] = set()
         crawl.engine.following.watch(self._scheduled)
         # With sitemap_rules, the project has chosen the callbacks.
@@ -214,8 +229,8 @@ class Twins:
             self._signals.connect(self._dropped, scrapy_signals.request_dropped)
 
     def is_start(self, request: Request) -> bool:
-        """Whether this page is one of the spider's start requests. The dupe filter neither stops nor remembers
-        these, so the page would come twice."""
+        """Whether this page is one of the spider's start requests. The dupe filter
+        neither stops nor remembers these, so the page would come twice."""
         return self._has_starts and self._fingerprint(request) in self._starts
 
     def add_seeded(self, request: Request) -> None:
@@ -235,7 +250,8 @@ class Twins:
                 self._has_starts = True
 
     def _dropped(self, request: Request) -> None:
-        """Warn once that a page was lost for a callback: the dupe filter drops the spider's own request."""
+        """Warn once that a page was lost for a callback: the dupe filter drops the
+        spider's own request."""
         callback = request.callback
         default_callback = getattr(self._spider, "parse", None)
         is_for_default = callback is None or callback == default_callback
@@ -256,9 +272,9 @@ class Twins:
 
 
 class Feeder:
-    """Moves pages from the spool to the scheduler whenever that has room, in steps; sources (the origins whose
-    sitemaps name pages) take turns. In each step, it also has the loader request sitemaps and the verifier
-    look at sites."""
+    """Moves pages from the spool to the scheduler whenever that has room, in steps;
+    sources (the origins whose sitemaps name pages) take turns. In each step, it also
+    has the loader request sitemaps and the verifier look at sites."""
 
     def __init__(
         self,
@@ -285,11 +301,13 @@ class Feeder:
         self._woken = False
         """Whether there may be something to do that the latest step hasn't seen."""
         self._failing_since: float | None = None
-        """Since when the scheduler raises exceptions, in seconds of the monotonic clock."""
+        """Since when the scheduler raises exceptions, in seconds of the monotonic
+        clock."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the crawl must not end: there are pages to schedule, or sitemaps on their way."""
+        """Whether the crawl must not end: there are pages to schedule, or sitemaps on
+        their way."""
         if self._spool.over:
             return False
         return self._running or self._spool.waiting > 0 or self._loader.is_busy
@@ -300,7 +318,8 @@ class Feeder:
         return self._spool.waiting + self.outstanding.total
 
     def wake(self) -> None:
-        """Make a step soon: there may be something new in the spool, or room in the scheduler."""
+        """Make a step soon: there may be something new in the spool, or room in the
+        scheduler."""
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
@@ -308,8 +327,9 @@ class Feeder:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no more steps are made. Where the file doesn't outlive the process, pages still go to the
-        scheduler while the crawl is closing, in case that does."""
+        """Whether no more steps are made. Where the file doesn't outlive the process,
+        pages still go to the scheduler while the crawl is closing, in case that
+        does."""
         return self._spool.over or (self._spool.ending and self._spool.durable)
 
     def _run(self) -> None:
@@ -330,7 +350,8 @@ class Feeder:
         self.gauge()
         if delay is None and self._woken:
             delay = 0
-        # However often it is woken, one step follows another, with a turn of the event loop in between.
+        # However often it is woken, one step follows another, with a turn of the event
+        # loop in between.
         self._running = delay is not None
         if delay is not None:
             call_later(delay, self._run)
@@ -338,7 +359,8 @@ class Feeder:
             self._engine.wake()  # the crawl may be over
 
     def _failed(self, error: Exception) -> None:
-        """Log that the scheduler raises exceptions, once. After REP_HOLD_MAX_WAIT, end seeding."""
+        """Log that the scheduler raises exceptions, once. After REP_HOLD_MAX_WAIT, end
+        seeding."""
         now = time.monotonic()
         seconds = self._crawl.settings.hold_max_wait
         if self._failing_since is None:
@@ -354,9 +376,9 @@ class Feeder:
             self._spool.end()
 
     def step(self, *, everything: bool = False) -> float | None:
-        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next
-        step; None: wait to be woken. With *everything*, regardless of the limits: the scheduler
-        outlives the process."""
+        """Schedule sitemaps and pages for one slice of time. Return the seconds until
+        the next step; None: wait to be woken. With *everything*, regardless of the
+        limits: the scheduler outlives the process."""
         if self._engine.paused and not everything:
             return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
@@ -378,14 +400,16 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no page of any site may go to the scheduler: there are enough, or so many requests are held
-        (holding/hold.py) that an origin without any could not hold one more."""
+        """Whether no page of any site may go to the scheduler: there are enough, or so
+        many requests are held (holding/hold.py) that an origin without any could not
+        hold one more."""
         if self.outstanding.total >= _MAX_PAGES:
             return True
         return not self._holding.held.room_for(None)
 
     def _send_pages_of(self, source: str, *, everything: bool) -> bool:
-        """Schedule pages of a site that *source* names. Return whether there was room for some."""
+        """Schedule pages of a site that *source* names. Return whether there was room
+        for some."""
         sites = self._spool.proven.sites_of(source)
         for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
@@ -399,7 +423,8 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
-            # Requests for these pages may come to be held: then there must be room for them, too.
+            # Requests for these pages may come to be held: then there must be room for
+            # them, too.
             held = self._holding.held
             queue = held.queues.get(Origin.from_url(site.origin))
             if not held.room_for(queue):
@@ -411,16 +436,17 @@ class Feeder:
         return max(0, min(room, _PAGES_AT_A_TIME))
 
     def _room_in_foreign_scheduler(self) -> int:
-        """Return how many pages may go to a scheduler that keeps them, perhaps for other processes: what counts
-        is its length, without our own requests that are being handed back to it."""
+        """Return how many pages may go to a scheduler that keeps them, perhaps for
+        other processes: what counts is its length, without our own requests that are
+        being handed back to it."""
         handed_back = self._holding.handing_back.waiting
         # length_hint() returns 0 if the scheduler can't tell its length.
         length = length_hint(self._engine.scheduler) - handed_back
         return _MAX_PAGES_OF_A_SITE - max(0, length)
 
     def _room_in_own_scheduler(self, site: Site) -> int:
-        """Return how many pages of *site* may go to Scrapy's scheduler: limits for the site, for its source, and
-        for all. It may be negative."""
+        """Return how many pages of *site* may go to Scrapy's scheduler: limits for the
+        site, for its source, and for all. It may be negative."""
         outstanding = self.outstanding
         pages_of_site = outstanding.by_site[site.id]
         is_new = pages_of_site == 0
@@ -455,7 +481,8 @@ class Feeder:
             self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
-        # A scheduler that isn't Scrapy's keeps the page, so its row in the spool goes at once.
+        # A scheduler that isn't Scrapy's keeps the page, so its row in the spool goes
+        # at once.
         is_kept_there = self._engine.scheduler_is_foreign
         if not is_kept_there:
             self.outstanding.add(request, page.id, site)
@@ -468,11 +495,13 @@ class Feeder:
         return True
 
     def _schedule(self, request: Request, page: Page, site: Site) -> None:
-        """Hand *request* to the scheduler. One for a page that went there before (in an earlier run, or the
-        scheduler raised an exception) skips the dupe filter, which may remember it."""
+        """Hand *request* to the scheduler. One for a page that went there before (in an
+        earlier run, or the scheduler raised an exception) skips the dupe filter, which
+        may remember it."""
         is_sent_again = page.id <= site.sent
         if is_sent_again:
-            # By a handler that is called after that of OffsiteMiddleware, which must see the page unchanged.
+            # By a handler that is called after that of OffsiteMiddleware, which must
+            # see the page unchanged.
             self._signals.connect(_skip_dupe_filter, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)
@@ -498,8 +527,9 @@ class Feeder:
         return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
-        """Return a page's request; None if it can't be made any more: since the page was accepted, perhaps in
-        an earlier run, the spider's rules, Scrapy's, or the spool's file have changed."""
+        """Return a page's request; None if it can't be made any more: since the page
+        was accepted, perhaps in an earlier run, the spider's rules, Scrapy's, or the
+        spool's file have changed."""
         priority = self._crawl.settings.sitemap_page_priority
         try:
             return self._options.page_request(page.url, page.listing, priority)
@@ -518,7 +548,8 @@ class Feeder:
 
 
 class SitemapSeeding(ResolutionListener):
-    """Decides which origins seed the crawl, and opens and closes the parts of this folder."""
+    """Decides which origins seed the crawl, and opens and closes the parts of this
+    folder."""
 
     part = "seeding from sitemaps"
 
@@ -533,21 +564,23 @@ class SitemapSeeding(ResolutionListener):
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
-            # Reads the list of public suffixes before the crawl begins: that takes 0.1 s.
+            # Reads the list of public suffixes before the crawl begins: that takes 0.1
+            # s.
             registrable_domain("www.example.com")
         self._context = context
         self._cache = origins.cache
         self._holding = holding
         self._discovery = discovery
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
-        spool has its sitemaps."""
+        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no
+        harm: the spool has its sitemaps."""
         self._spool = Spool(
             job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
         )
         self._upkeep = PeriodicTask(self._keep_up)
         self._adding = 0
-        """How many robots.txt files and pages name sitemaps that are on their way into the spool."""
+        """How many robots.txt files and pages name sitemaps that are on their way into
+        the spool."""
         options = SpiderOptions(crawler.spider)
         self._since = Since(context, origins.storage)
         parts = SeedingContext(
@@ -570,12 +603,12 @@ class SitemapSeeding(ResolutionListener):
         connect(self._feeder.outstanding.keep, request_given_up)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Return a check to await before anything is fetched for *request*: whether its sitemap may
-        lead there. None if there is nothing to check."""
+        """Return a check to await before anything is fetched for *request*: whether its
+        sitemap may lead there. None if there is nothing to check."""
         if SITEMAP_KEY in request.meta:
             return self.loader.check(request)
-        # In strict mode, pages on other hosts get this far only after the verifier (seeding/selection.py) has
-        # found that their hosts list the sitemap.
+        # In strict mode, pages on other hosts get this far only after the verifier
+        # (seeding/selection.py) has found that their hosts list the sitemap.
         is_strict = self._context.settings.sitemap_cross_host == "strict"
         if PAGE_ROW_KEY in request.meta and not is_strict:
             return self.loader.check(request)
@@ -584,8 +617,9 @@ class SitemapSeeding(ResolutionListener):
     def look_at(
         self, request: Request, *, checked: bool
     ) -> Coroutine[Any, Any, None] | None:
-        """Note a request that is about to be sent, and let its origin seed. Return the check, see :meth:`check`,
-        unless the request was *checked*. Called for each request."""
+        """Note a request that is about to be sent, and let its origin seed. Return the
+        check, see :meth:`check`, unless the request was *checked*. Called for each
+        request."""
         usual_url = USUAL.match(request.url)
         prefix = usual_url[1] + "/" if usual_url else ""
         if prefix not in self.visited_prefixes:
@@ -596,8 +630,8 @@ class SitemapSeeding(ResolutionListener):
         return check
 
     def learns_from(self, request: Request, prefix: str) -> bool:
-        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins with
-        *prefix*."""
+        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins
+        with *prefix*."""
         mode = self._discovery.mode
         if mode == LISTED:
             return False
@@ -606,8 +640,8 @@ class SitemapSeeding(ResolutionListener):
         return prefix not in self.visited_prefixes
 
     def _visit(self, request: Request, prefix: str) -> None:
-        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL; empty if
-        that is unusual."""
+        """Let the origin of a page that the crawl requests seed. Remember the *prefix*
+        of its URL; empty if that is unusual."""
         if SITEMAP_KEY in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._discovery.mode == "start" and not request.meta.get("is_start_request"):
@@ -626,28 +660,33 @@ class SitemapSeeding(ResolutionListener):
         if not is_new or self._discovery.mode == LISTED:
             return
         state = self._cache.get(origin)
-        # If nothing is known yet, resolved() lets the origin seed once there is an answer.
+        # If nothing is known yet, resolved() lets the origin seed once there is an
+        # answer.
         if state is not None and not state.unreachable:
             self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Add the sitemaps that a new robots.txt lists, if its origin may seed; if it lists none, perhaps a
-        guess. Called with the answer of a *flight*, which is a fetch of robots.txt."""
+        """Add the sitemaps that a new robots.txt lists, if its origin may seed; if it
+        lists none, perhaps a guess. Called with the answer of a *flight*, which is a
+        fetch of robots.txt."""
         if flight.outcome is Outcome.UNREACHABLE or self._discovery.mode == LISTED:
             return
         if f"{state.origin}/" in self.visited_prefixes:
             self._seed(self._add_listed(state.origin, listed_by(state)))
 
     def _linked(self, origin: Origin, page: str, urls: list[str]) -> None:
-        """Add sitemaps that a page of *origin* links to."""
+        """Add sitemaps that the page at URL *page*, of *origin*, links to.
+        :class:`PageLinks` calls this."""
         self._seed(self._add_linked(origin, page, urls))
 
     def _seed(self, adding: Coroutine[Any, Any, None]) -> None:
-        """Run *adding*, which adds sitemaps to the spool. The crawl doesn't end before it is done."""
+        """Run *adding*, which adds sitemaps to the spool. The crawl doesn't end before
+        it is done."""
         self._adding += 1
         deferred_from_coro(self._until_added(adding))
 
     async def _until_added(self, adding: Coroutine[Any, Any, None]) -> None:
+        """Await *adding*, and note that it is over."""
         try:
             await adding
         except sqlite3.Error:
@@ -659,8 +698,9 @@ class SitemapSeeding(ResolutionListener):
     async def _add_listed(
         self, origin: Origin, resolving: Coroutine[Any, Any, dict[str, str]]
     ) -> None:
-        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if it lists none, perhaps
-        a guess. *resolving* returns them, see :func:`~scrapy_rep.seeding.discovery.resolve_all`."""
+        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if
+        it lists none, perhaps a guess. *resolving* returns them, see
+        :func:`~scrapy_rep.seeding.discovery.resolve_all`."""
         source = str(origin)
         hosts = await resolving
         if hosts:
@@ -671,7 +711,8 @@ class SitemapSeeding(ResolutionListener):
             await self._spool.retry(self.loader.guess, source)
 
     async def _add_linked(self, origin: Origin, page: str, urls: list[str]) -> None:
-        """Write sitemaps that the page at URL *page*, of *origin*, links to into the spool."""
+        """Write sitemaps that the page at URL *page*, of *origin*, links to into the
+        spool."""
         hosts = await resolve_all(page, urls)
         for url in hosts:
             self._discovery.count(url)
@@ -687,8 +728,8 @@ class SitemapSeeding(ResolutionListener):
             self._add_own(url)
 
     def _add_own(self, url: str) -> None:
-        """Add a sitemap that the spider names in ``rep_sitemaps``, as if the robots.txt of its origin listed
-        it."""
+        """Add a sitemap that the spider names in ``rep_sitemaps``, as if the robots.txt
+        of its origin listed it."""
         url_without_user = without_user(url)
         if url != url_without_user:
             logger.warning(
@@ -726,14 +767,15 @@ class SitemapSeeding(ResolutionListener):
 
     @property
     def _has_unfinished(self) -> bool:
-        """Whether there are sitemaps or pages that this process has yet to deal with. Those in a scheduler
-        that processes share may be another one's."""
+        """Whether there are sitemaps or pages that this process has yet to deal with.
+        Those in a scheduler that processes share may be another one's."""
         if self._context.engine.scheduler_is_foreign:
             return False
         return self._spool.unread() > 0 or self._feeder.pages_left > 0
 
     async def _before_closing(self) -> None:
-        """Decide what becomes of what waits, while the scheduler still takes requests."""
+        """Decide what becomes of what waits, while the scheduler still takes
+        requests."""
         self._spool.begin_ending()
         self._complete_if_all_was_seen()
         while self._adding and not self._spool.over:
@@ -746,9 +788,10 @@ class SitemapSeeding(ResolutionListener):
         self._spool.end()
 
     def _complete_if_all_was_seen(self) -> None:
-        """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps listed, if it has."""
-        # A crawl that has read nothing (the sites were down, say) must not keep pages away that were changed
-        # before it.
+        """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps
+        listed, if it has."""
+        # A crawl that has read nothing (the sites were down, say) must not keep pages
+        # away that were changed before it.
         has_read = self._log.has_read or self._spool.had_done
         started_at = self._spool.started_at
         if started_at is None or self._spool.over or not has_read:
@@ -785,7 +828,8 @@ class SitemapSeeding(ResolutionListener):
             )
 
     def _warn_of_no_seeds(self) -> None:
-        """Warn that sitemaps should seed the crawl, and none could: it would end without a word."""
+        """Warn that sitemaps should seed the crawl, and none could: it would end
+        without a word."""
         stats = self._context.stats
         if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
             return

@@ -1,6 +1,6 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9). Those
-on another host wait in the spool (seeding/spool.py) until it is known whether that host lists the
-sitemap (the "location scope" of sitemaps.org)."""
+"""Which entries of a sitemap become requests, and why the others do not (REP.md section
+9). Those on another host wait in the spool (seeding/spool.py) until it is known whether
+that host lists the sitemap (the "location scope" of sitemaps.org)."""
 
 from __future__ import annotations
 
@@ -42,15 +42,18 @@ from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
-# Characters of an entry's JSON that a page's request carries: some entries have very long texts.
+# Characters of an entry's JSON that a page's request carries: some entries have very
+# long texts.
 _MAX_ENTRY = 65_536
-# Characters of this JSON in the requests for all pages of one entry: alternates multiply it.
+# Characters of this JSON in the requests for all pages of one entry: alternates
+# multiply it.
 _MAX_ENTRY_IN_ALL = 1 << 20
 # Characters of a lastmod that are left of a longer entry.
 _MAX_DATE = 100
 # Alternate URLs of one entry that are requested: more can only be an attack.
 _MAX_ALTERNATES = 1000
-# Writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have put it there) becomes text.
+# Writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have put it
+# there) becomes text.
 _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 
 # URL prefixes whose verdict is remembered while a sitemap is read.
@@ -60,7 +63,8 @@ _MAX_PREFIXES = 10_000
 _PAGES_SETTLED_AT_A_TIME = 200
 # Origins whose robots.txt is awaited as proof at a time.
 _MAX_ASKED = 16
-# Seconds after which an origin counts as silent, and no longer takes the place of others.
+# Seconds after which an origin counts as silent, and no longer takes the place of
+# others.
 _SECONDS_UNTIL_SILENT = 2.0
 # Silent origins whose answer is awaited: each is a fetch in flight.
 _MAX_SILENT = 128
@@ -71,8 +75,8 @@ _SECONDS_UNTIL_NEXT_LOOK = 0.25
 
 # Warnings per origin: an index may list 50,000 missing sitemaps.
 _MAX_WARNINGS = 5
-# Origins whose warnings are counted, and sitemaps that are remembered as undecided. Further origins share
-# one count.
+# Origins whose warnings are counted, and sitemaps that are remembered as undecided.
+# Further origins share one count.
 _MAX_REMEMBERED = 10_000
 
 
@@ -114,7 +118,8 @@ CHOSEN = {
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
+    """Return the host as in REP.md section 9: the same for http and https, not for
+    other ports."""
     default_port = {"http": 80, "https": 443}.get(origin.scheme)
     if origin.port == default_port:
         return origin.host
@@ -122,8 +127,9 @@ def host_of(origin: Origin) -> str:
 
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
-    """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
-    too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
+    """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text.
+    Of an entry too long for its *pages*, the requests that get it, only ``lastmod`` is
+    left."""
     fields = {name: value for name, value in entry.items() if name != "loc"}
     lastmod = fields.get("lastmod")
     if not lastmod:
@@ -186,8 +192,11 @@ class Selection:
             self._domain = registrable_domain(led_by.host)
         # Pages that sitemaps of this origin have brought so far.
         self._origin_urls = context.spool.counts(sitemap.origin).urls
+        # Encodes the URLs of entries: hosts that aren't ASCII take time, so these have
+        # a limit.
         self._encode = Encoder(MAX_LISTED_IDN)
-        # What _judge() returned for prefixes of URLs: most URLs of a sitemap have the same one.
+        # What _judge() returned for prefixes of URLs: most URLs of a sitemap have the
+        # same one.
         self._by_prefix: dict[str, SiteOfPrefix | Reason] = {}
         self.accepted = 0
         """How many entries were accepted."""
@@ -198,8 +207,8 @@ class Selection:
         """How many entries have a lastmod that is not a date."""
 
     async def add(self, entries: list[SitemapEntry]) -> None:
-        """Put those of *entries* that are accepted into the spool, and count the others by reason;
-        ``sqlite3.Error`` if seeding ends meanwhile."""
+        """Put those of *entries* that are accepted into the spool, and count the others
+        by reason; ``sqlite3.Error`` if seeding ends meanwhile."""
         kept = self._without_unwanted_dates(self._filtered(entries))
         if self.reader.kind is Kind.INDEX:
             await self._select_sitemaps(kept)
@@ -207,7 +216,8 @@ class Selection:
             await self._select_pages(kept)
 
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
-        """Return what the spider's ``sitemap_filter`` leaves of *entries*, which doesn't get damaged ones."""
+        """Return what the spider's ``sitemap_filter`` leaves of *entries*, which
+        doesn't get damaged ones."""
         sound = [entry for entry in entries if not entry.get("broken")]
         broken = len(entries) - len(sound)
         kind_name = ""
@@ -225,7 +235,8 @@ class Selection:
     def _without_unwanted_dates(
         self, entries: list[SitemapEntry]
     ) -> list[SitemapEntry]:
-        """Return *entries* without those that ``REP_SITEMAP_SINCE`` or ``REP_SITEMAP_UNTIL`` exclude."""
+        """Return *entries* without those that ``REP_SITEMAP_SINCE`` or
+        ``REP_SITEMAP_UNTIL`` exclude."""
         if not self._since and not self._settings.sitemap_until:
             return entries
         kept = []
@@ -238,8 +249,8 @@ class Selection:
         return kept
 
     def _reason_of_date(self, entry: SitemapEntry) -> Reason | None:
-        """Return why the project doesn't want a page that was changed then; None if it does, or if the
-        date is missing or can't be read, which is counted."""
+        """Return why the project doesn't want a page that was changed then; None if it
+        does, or if the date is missing or can't be read, which is counted."""
         since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
@@ -251,7 +262,8 @@ class Selection:
         if since and changed_at < since:
             return Reason.OLD
         if self.reader.kind is Kind.INDEX:
-            # The date is a sitemap's. One that was changed lately may still list older pages.
+            # The date is a sitemap's. One that was changed lately may still list older
+            # pages.
             return None
         if until and changed_at >= until:
             return Reason.NEW
@@ -260,6 +272,8 @@ class Selection:
     # Entries of an index
 
     async def _select_sitemaps(self, entries: list[SitemapEntry]) -> None:
+        """Put the sitemaps that *entries* list into the spool, and count those that are
+        rejected."""
         accepted: list[ListedSitemap] = []
         async for entry in in_slices(entries):
             sitemap = self._sitemap_of(entry.get("loc"))
@@ -303,6 +317,8 @@ class Selection:
     # Entries that are pages
 
     async def _select_pages(self, entries: list[SitemapEntry]) -> None:
+        """Put the pages that *entries* list into the spool, and count those that are
+        rejected."""
         accepted: list[AcceptedPage] = []
         async for url, entry_json in in_slices(self._urls_of(entries)):
             page = await self._page_of(url, entry_json)
@@ -314,8 +330,8 @@ class Selection:
             await self._spool.retry(self._add_pages, accepted)
 
     def _urls_of(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
-        """Yield the URLs of *entries*, alternates included if the spider wants these, each with its entry as JSON,
-        which the page's request carries."""
+        """Yield the URLs of *entries*, alternates included if the spider wants these,
+        each with its entry as JSON, which the page's request carries."""
         for entry in entries:
             urls = [entry.get("loc")]
             alternates = entry.get("alternate")
@@ -345,8 +361,8 @@ class Selection:
         return AcceptedPage(page, site.needs_proof)
 
     def _judge(self, prefix: str) -> SiteOfPrefix | Reason:
-        """Return the site of URLs with this *prefix* (scheme, host and port), or why they are rejected. Remember
-        the result for further URLs."""
+        """Return the site of URLs with this *prefix* (scheme, host and port), or why
+        they are rejected. Remember the result for further URLs."""
         origin = Origin.from_url(prefix)
         needs_proof = self._needs_proof(origin)
         # Whether the proof needs no request, since the origin's robots.txt is known.
@@ -368,7 +384,8 @@ class Selection:
         return verdict
 
     def _needs_proof(self, origin: Origin) -> bool:
-        """Whether *origin* has to list the sitemap, so that the sitemap's pages of it count."""
+        """Whether *origin* has to list the sitemap, so that the sitemap's pages of it
+        count."""
         mode = self._settings.sitemap_cross_host
         if mode == "any" or host_of(origin) == self._host:
             return False
@@ -388,12 +405,12 @@ class Selection:
 
 @dataclass(slots=True)
 class Undecided:
-    """A sitemap of which no page was accepted at once, and some wait for the robots.txt of their hosts: if all of
-    these are rejected, too, nothing was taken from it."""
+    """A sitemap of which no page was accepted at once, and some wait for the robots.txt
+    of their hosts: if all of these are rejected, too, nothing was taken from it."""
 
     waiting: int = 0
-    """How many pages wait. All are added when the sitemap has been read to its end; those that are rejected
-    before that make the number negative meanwhile."""
+    """How many pages wait. All are added when the sitemap has been read to its end;
+    those that are rejected before that make the number negative meanwhile."""
     last_reason: Reason | None = None
     """Why the last one was rejected."""
 
@@ -409,9 +426,12 @@ class SitemapLog:
         """Whether a sitemap was read in this run."""
         # How many problems each origin's sitemaps had.
         self._problems: Counter[str] = Counter()
-        self._read = Limiter(logger, "sitemaps read")
-        self._unread = Limiter(logger, "sitemaps not read")
-        self._undecided: dict[str, Undecided] = {}  # by the sitemap's URL
+        # Both log the first ten at INFO level, the others at DEBUG level (Limiter in
+        # engine/log.py).
+        self._log_read = Limiter(logger, "sitemaps read")
+        self._log_unread = Limiter(logger, "sitemaps not read")
+        # By the sitemap's URL.
+        self._undecided: dict[str, Undecided] = {}
 
     def read(self, sitemap_kind: Kind, selection: Selection) -> None:
         """Report that a sitemap was read, and what was selected from it."""
@@ -428,7 +448,7 @@ class SitemapLog:
             taken=accepted,
             rejected={reason.value: count for reason, count in rejected.items()},
         )
-        self._log(sitemap_kind, selection, rejected)
+        self._log_result(sitemap_kind, selection, rejected)
         if accepted and accepted == selection.unproven:
             self._count_waiting(sitemap.origin, sitemap.url, accepted)
 
@@ -444,10 +464,11 @@ class SitemapLog:
         for reason, entries in rejected.items():
             count(reason.stat, entries)
 
-    def _log(
+    def _log_result(
         self, sitemap_kind: Kind, selection: Selection, rejected: Counter[Reason]
     ) -> None:
-        """Log what was selected from a sitemap: as a warning if that may not be what the project wants."""
+        """Log what was selected from a sitemap: as a warning if that may not be what
+        the project wants."""
         sitemap = selection.sitemap
         problem = selection.reader.problem
         accepted = selection.accepted
@@ -471,20 +492,22 @@ class SitemapLog:
         }
         has_result = accepted > 0 or CHOSEN.issuperset(rejected)
         if has_result and not problem:
-            self._read.log(message, values, self._context.spider)
+            self._log_read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
-        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected after a wait."""
+        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected
+        after a wait."""
         self._context.stats.inc_value(reason.stat, count)
         self._count_waiting(origin, sitemap, -count, reason)
 
     def _count_waiting(
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
-        """Note that so many more *entries* of the sitemap at *url* wait; if it is negative, that so many no longer
-        wait, but were rejected for this *reason*. Warn if none is left."""
+        """Note that so many more *entries* of the sitemap at *url* wait; if it is
+        negative, that so many no longer wait, but were rejected for this *reason*. Warn
+        if none is left."""
         undecided = self._undecided.pop(url, None) or Undecided()
         undecided.waiting += entries
         if reason is not None:
@@ -506,7 +529,7 @@ class SitemapLog:
         message = "Sitemap %(url)s was not read: %(why)s"
         values = {"url": sitemap.url, "why": why}
         if expected:
-            self._unread.log(message, values, self._context.spider)
+            self._log_unread.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
@@ -521,8 +544,8 @@ class SitemapLog:
         rejected: dict[str, int] | None = None,
         failed: str | None = None,
     ) -> None:
-        """Put on record what became of *sitemap*. The arguments are fields of the line, see
-        docs/observing.md."""
+        """Put on record what became of *sitemap*. The arguments are fields of the line,
+        see docs/observing.md."""
         found_by = sitemap.found.name.lower()
         referrer = f"{sitemap.origin}/robots.txt"
         if sitemap.chain:
@@ -544,7 +567,8 @@ class SitemapLog:
         )
 
     def warn(self, origin: str, message: str, /, **values: Any) -> None:
-        """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
+        """Log a problem with an origin's sitemaps, as a warning if it is one of the
+        first."""
         has_room = len(self._problems) < _MAX_REMEMBERED
         # Origins for which there is no room share one count.
         key = ""
@@ -561,8 +585,9 @@ class SitemapLog:
 
 
 class Verifier:
-    """Accepts or rejects pages that wait in the spool because they are on another host than their sitemap: they
-    count if the robots.txt of that host lists the sitemap. Looks at a few sites at a time."""
+    """Accepts or rejects pages that wait in the spool because they are on another host
+    than their sitemap: they count if the robots.txt of that host lists the sitemap.
+    Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
@@ -573,18 +598,21 @@ class Verifier:
         self._max_asked = _MAX_ASKED
         self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Without a Twisted reactor, few robots.txt files can be fetched at a time. Half of these fetches
-            # are for requests of the crawl, and silent origins keep their places.
+            # Without a Twisted reactor, few robots.txt files can be fetched at a time.
+            # Half of these fetches are for requests of the crawl, and silent origins
+            # keep their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that have a place, by number: they are being looked at, or were a moment ago.
+        # Sites that have a place, by number: they are being looked at, or were a moment
+        # ago.
         self._asked: dict[int, Site] = {}
-        # Sites that have lost their place to another one, since their origins didn't answer soon. They are still
-        # being looked at.
+        # Sites that have lost their place to another one, since their origins didn't
+        # answer soon. They are still being looked at.
         self._silent: dict[int, Site] = {}
 
     def begin(self) -> None:
-        """Look at some of the sites whose pages wait for a proof; their sources take turns."""
+        """Look at some of the sites whose pages wait for a proof; their sources take
+        turns."""
         sources = self._spool.unproven
         fruitless = 0  # sources without a site to look at, in a row
         while fruitless < len(sources):
@@ -600,7 +628,8 @@ class Verifier:
             deferred_from_coro(self._look_at(site))
 
     def _next_site(self, source: str) -> Site | None:
-        """Return a site to look at that *source* names; None if there is none, or no place for it."""
+        """Return a site to look at that *source* names; None if there is none, or no
+        place for it."""
         if not _has_place(source, self._asked, self._max_asked):
             return None
         if not _has_place(source, self._silent, self._max_silent):
@@ -620,8 +649,8 @@ class Verifier:
             self._spool.wake()
 
     async def _look_at(self, site: Site) -> None:
-        """Try to settle *site*. It has a place until that is done; if it must be tried again, a moment longer, so
-        that this isn't at once."""
+        """Try to settle *site*. It has a place until that is done; if it must be tried
+        again, a moment longer, so that this isn't at once."""
         is_settled = False
         silence = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
@@ -635,14 +664,16 @@ class Verifier:
             call_later(pause_seconds, self._free_place, site)
 
     def _free_place(self, site: Site) -> None:
+        """Give the place of *site* to another one, or let the site be tried again."""
         self._asked.pop(site.id, None)
         self._silent.pop(site.id, None)
         self._spool.wake()  # for the next site
         self._crawl.engine.wake()  # the crawl may be over
 
     async def _try(self, site: Site) -> bool:
-        """Accept or reject the pages of *site* once it is known which sitemaps its origin lists, or the time for
-        that (REP_HOLD_MAX_WAIT) is over. Return whether that was so; otherwise it is to be tried again."""
+        """Accept or reject the pages of *site* once it is known which sitemaps its
+        origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return whether
+        that was so; otherwise it is to be tried again."""
         origin = Origin.from_url(site.origin)
         now = time.monotonic()
         if site.asked_at is None:
@@ -655,17 +686,20 @@ class Verifier:
         state = self._origins.cache.get(origin)
         if state is None and seconds_left > 0:
             source = Origin.from_url(site.named_by)
-            # A public source must not lead us to a private address (origins/targets.py).
+            # A public source must not lead us to a private address
+            # (origins/targets.py).
             if await self._origins.targets.refuses(origin, source):
                 reason = Reason.PRIVATE
             else:
-                # A flight is a fetch of robots.txt, for all who need it (origins/flights.py).
+                # A flight is a fetch of robots.txt, for all who need it
+                # (origins/flights.py).
                 flight = self._origins.flights.to(origin)
                 try:
                     state = await flight.wait(seconds_left)
                 except StillWaiting:
                     if flight.running is None:
-                        # The fetch is queued behind others, so the origin has not been asked yet.
+                        # The fetch is queued behind others, so the origin has not been
+                        # asked yet.
                         site.asked_at = None
                         return False
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
@@ -689,8 +723,8 @@ class Verifier:
         return True
 
     def _settle(self, site: Site, listed_urls: Collection[str], reason: Reason) -> None:
-        """Accept the next pages of *site* whose sitemaps are among *listed_urls*, and reject others for this
-        *reason*."""
+        """Accept the next pages of *site* whose sitemaps are among *listed_urls*, and
+        reject others for this *reason*."""
         pages = self._spool.next_pages(site, _PAGES_SETTLED_AT_A_TIME)
         accepted: list[Page] = []
         refused: Counter[str] = Counter()  # by the sitemap's URL
@@ -705,16 +739,18 @@ class Verifier:
 
 
 def _has_place(source: str, sites: dict[int, Site], limit: int) -> bool:
-    """Whether another site that *source* names may be added to *sites*, which may be *limit* at most. A source
-    may have no more of them than places are left, so that there is always one for another source."""
+    """Whether another site that *source* names may be added to *sites*, which may be
+    *limit* at most. A source may have no more of them than places are left, so that
+    there is always one for another source."""
     sites_of_source = [site for site in sites.values() if site.named_by == source]
     places_left = limit - len(sites)
     return not sites_of_source or len(sites_of_source) < places_left
 
 
 def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
-    for IP addresses and public suffixes. The first call takes 0.1 s."""
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``:
+    ``example.co.uk``); None for IP addresses and public suffixes. The first call takes
+    0.1 s."""
     parts = _extractor()(host)
     if not parts.domain or not parts.suffix:
         return None
@@ -723,8 +759,9 @@ def registrable_domain(host: str) -> str | None:
 
 @cache
 def _extractor() -> TLDExtract:
-    # No URLs, so that it never uses the network. No folder, so that it never uses another program's copy of
-    # the list. With private domains, since two users of github.io are two sites.
+    # No URLs, so that it never uses the network. No folder, so that it never uses
+    # another program's copy of the list. With private domains, since two users of
+    # github.io are two sites.
     return TLDExtract(
         cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
     )

@@ -1,5 +1,5 @@
-"""From which date on pages of sitemaps are wanted: ``REP_SITEMAP_SINCE``. With ``"last"``, a storage
-keeps when the spider's last crawl that ended in order began."""
+"""From which date on pages of sitemaps are wanted: ``REP_SITEMAP_SINCE``. With
+``"last"``, a storage keeps when the spider's last crawl that ended in order began."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Since:
             self.date = setting
         # The value in the storage as the crawl began.
         self._stored: str | None = None
-        # When this crawl began, in seconds since the epoch. None until it has seen all that sitemaps listed.
+        # When this crawl began, in seconds since the epoch. None until it has seen all
+        # that sitemaps listed.
         self._began_at: float | None = None
 
     async def begin(self) -> None:
@@ -64,7 +65,8 @@ class Since:
         logger.info(message, values, extra=self._context.extra)
 
     def _warn_of_storage(self, storage: StorageClient | None) -> None:
-        """Warn that *storage* (None: there is only the memory) can't keep when a crawl began."""
+        """Warn that *storage* (None: there is only the memory) can't keep when a crawl
+        began."""
         storage_name = MemoryStorage.__name__
         if storage is not None:
             storage_name = storage.name
@@ -77,13 +79,13 @@ class Since:
         )
 
     def complete(self, began_at: float) -> None:
-        """Note that this crawl has seen all that sitemaps listed. *began_at*: when it began, in seconds
-        since the epoch."""
+        """Note that this crawl has seen all that sitemaps listed. *began_at*: when it
+        began, in seconds since the epoch."""
         self._began_at = began_at
 
     def _value_for_next(self, value: str | None, *, reason: str) -> str | None:
-        """Return the value to store for the next crawl; None to leave the *value* that is stored now. *reason*:
-        why this crawl ends."""
+        """Return the value to store for the next crawl; None to leave the *value* that
+        is stored now. *reason*: why this crawl ends."""
         began_at = self._began_at
         if reason != _ENDED_IN_ORDER or began_at is None:
             return None
@@ -91,16 +93,16 @@ class Since:
         if other_began_at is None:
             return iso(began_at)
         if value == self._stored:
-            # Nobody has changed it since this run began. A later date stays: of a crawl between two runs with
-            # this JOBDIR, say.
+            # Nobody has changed it since this run began. A later date stays: of a crawl
+            # between two runs with this JOBDIR, say.
             return iso(max(other_began_at, began_at))
-        # A crawl of this spider that ran beside this one has ended, and each may have read sitemaps for the
-        # other: the earlier beginning counts.
+        # A crawl of this spider that ran beside this one has ended, and each may have
+        # read sitemaps for the other: the earlier beginning counts.
         return iso(min(other_began_at, began_at))
 
     def _read(self, value: str | None) -> float | None:
-        """Return a stored date in seconds since the epoch; None if it is missing, damaged or in the future:
-        a clock that was wrong must not keep pages away."""
+        """Return a stored date in seconds since the epoch; None if it is missing,
+        damaged or in the future: a clock that was wrong must not keep pages away."""
         date = read_date(value) if value else None
         if date is None:
             return None

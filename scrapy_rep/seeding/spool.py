@@ -1,12 +1,14 @@
-"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR, or
-without one in a temporary file, which SQLite deletes itself.
+"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under
+JOBDIR, or without one in a temporary file, which SQLite deletes itself.
 
-Sitemaps that are done stay there, so that none is read twice in any run with the same JOBDIR.
+Sitemaps that are done stay there, so that none is read twice in any run with the same
+JOBDIR.
 
-Each site (see :class:`Site`) has a cursor: pages whose row has a number up to it went to the scheduler.
-The row of a page is deleted once the crawl is done with the page. Rows up to the cursor that are left when
-the file is opened were in progress when the process ended, so the next run requests their pages again:
-nothing is lost, and after a kill a few pages come twice.
+Each site (see :class:`Site`) has a cursor: pages whose row has a number up to it went
+to the scheduler. The row of a page is deleted once the crawl is done with the page.
+Rows up to the cursor that are left when the file is opened were in progress when the
+process ended, so the next run requests their pages again: nothing is lost, and after a
+kill a few pages come twice.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ DONE = 2
 FAILED = 3
 """State of a sitemap that may be read by the next run: its host was down, say."""
 
-# Queries for sitemaps that wait say "state = 0" as the index does: SQLite uses the index only then.
+# Queries for sitemaps that wait say "state = 0" as the index does: SQLite uses the
+# index only then.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sitemaps (
     id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
@@ -72,7 +75,8 @@ CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, started_at REAL NOT NULL
 """
 
 MAX_HOSTS = 100
-"""Other hosts that one origin's sitemaps may name, so that these can't make us ask any number of hosts."""
+"""Other hosts that one origin's sitemaps may name, so that these can't make us ask any
+number of hosts."""
 
 
 class NewPage(NamedTuple):
@@ -106,7 +110,8 @@ class Page(NamedTuple):
 
     @property
     def listing(self) -> dict[str, Any]:
-        """What its sitemap says about it, as users get it in ``request.meta["rep_sitemap"]``."""
+        """What its sitemap says about it, as users get it in
+        ``request.meta["rep_sitemap"]``."""
         entry = json.loads(self.entry)
         return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
@@ -140,13 +145,14 @@ class SitemapRow(NamedTuple):
     origin: str
     """The origin whose robots.txt led to it."""
     chain: tuple[str, ...]
-    """The URLs of the indexes that led to it. The robots.txt lists the first of them."""
+    """The URLs of the indexes that led to it. The robots.txt lists the first of
+    them."""
     found: Found
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """The URLs of its indexes and its own. Another host must list one of these in its robots.txt, so that
-        entries on that host count."""
+        """The URLs of its indexes and its own. Another host must list one of these in
+        its robots.txt, so that entries on that host count."""
         return (*self.chain, self.url)
 
 
@@ -170,8 +176,8 @@ class AddedSitemaps(NamedTuple):
 
 @dataclass(slots=True)
 class Site:
-    """The pages that wait of one origin, as far as they are from the sitemaps of one origin, the source. Pages of
-    an origin that two sources name are two sites."""
+    """The pages that wait of one origin, as far as they are from the sitemaps of one
+    origin, the source. Pages of an origin that two sources name are two sites."""
 
     id: int
     """Its number, which the rows of its pages have."""
@@ -180,15 +186,18 @@ class Site:
     named_by: str
     """The source: the same origin, or another one."""
     proven: bool
-    """Whether the pages may be requested. Otherwise *origin* has yet to prove that it lists the sitemaps."""
+    """Whether the pages may be requested. Otherwise *origin* has yet to prove that it
+    lists the sitemaps."""
     position: int
     """The row of the last page that was taken in this run."""
     sent: int
-    """Pages with rows up to this one may have gone to the scheduler before, in an earlier run, say."""
+    """Pages with rows up to this one may have gone to the scheduler before, in an
+    earlier run, say."""
     waiting: int = 0
     """How many of its pages wait."""
     asked_at: float | None = None
-    """When *origin* was first asked for its proof, in seconds of the monotonic clock."""
+    """When *origin* was first asked for its proof, in seconds of the monotonic
+    clock."""
 
 
 def count_down(counts: Counter[T], key: T) -> None:
@@ -199,11 +208,13 @@ def count_down(counts: Counter[T], key: T) -> None:
 
 
 class Sources:
-    """Sites with pages that wait, by their source: the origin whose sitemaps name them. Sources take turns,
-    and all sites that one source names share its turns, even if they are 50,000."""
+    """Sites with pages that wait, by their source: the origin whose sitemaps name them.
+    Sources take turns, and all sites that one source names share its turns, even if
+    they are 50,000."""
 
     def __init__(self) -> None:
-        # By source, and then by their numbers. In both, the next one whose turn it is comes first.
+        # By source, and then by their numbers. In both, the next one whose turn it is
+        # comes first.
         self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
         self.sites = 0
         """How many sites there are."""
@@ -259,7 +270,8 @@ class _Recovered(NamedTuple):
 
 
 def _recover(db: sqlite3.Connection) -> _Recovered:
-    """Read what an earlier run has left in the file, and prepare the file for this run."""
+    """Read what an earlier run has left in the file, and prepare the file for this
+    run."""
     # Ask again for what an earlier run has asked for and not read, or in vain.
     db.execute(
         "UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED)
@@ -270,8 +282,16 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
     )
     sites = []
     for number, origin, named_by, is_proven, cursor, pages in rows:
-        # Position 0: pages up to the cursor were not done, so they are taken again.
-        site = Site(number, origin, named_by, bool(is_proven), 0, cursor, pages)
+        site = Site(
+            number,
+            origin,
+            named_by,
+            bool(is_proven),
+            # Pages up to the cursor were not done, so they are taken again.
+            position=0,
+            sent=cursor,
+            waiting=pages,
+        )
         sites.append(site)
     done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
     has_done = done.fetchone() is not None
@@ -279,7 +299,8 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
 
 
 def _started_at(db: sqlite3.Connection) -> float:
-    """Return when the first run with this file began; that is now, if the file doesn't say."""
+    """Return when the first run with this file began; that is now, if the file doesn't
+    say."""
     now = time.time()
     db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
     [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
@@ -290,13 +311,14 @@ def _started_at(db: sqlite3.Connection) -> float:
 
 
 class Spool:
-    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used;
-    what is written is kept in memory then."""
+    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't
+    be used; what is written is kept in memory then."""
 
     def __init__(
         self, directory: str | None, seconds: float, spider: Spider | None
     ) -> None:
-        """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file that fails."""
+        """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file
+        that fails."""
         path = Path(directory, FILE_NAME) if directory else None
         self._journal = Journal(
             path,
@@ -307,7 +329,8 @@ class Spool:
             "and reads the sitemaps again",
             gauge="rep/down/sitemaps",
         )
-        # Returns rows for a query; raises sqlite3.Error while the file lacks what is only in memory.
+        # Returns rows for a query; raises sqlite3.Error while the file lacks what is
+        # only in memory.
         self._read = self._journal.read_latest
         self._seconds = seconds
         self.durable = directory is not None
@@ -315,11 +338,11 @@ class Spool:
         self.opened = False
         """Whether the file has been opened and read."""
         self.over = False
-        """Whether seeding has ended for this run: the crawl has, or the file is damaged or has failed for
-        too long."""
+        """Whether seeding has ended for this run: the crawl has, or the file is damaged
+        or has failed for too long."""
         self.ending = False
-        """Whether the crawl is closing: nothing more is requested, and nobody waits for the file. Under a
-        JOBDIR, sitemaps that are on their way are still read."""
+        """Whether the crawl is closing: nothing more is requested, and nobody waits for
+        the file. Under a JOBDIR, sitemaps that are on their way are still read."""
         self._listeners: list[Callable[[], None]] = []
         self.proven = Sources()
         """Sites whose pages wait for room in the scheduler."""
@@ -330,14 +353,14 @@ class Spool:
         self.waiting = 0
         """How many pages wait, of all sites."""
         self.started_at: float | None = None
-        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first run. None until the
-        file is open."""
+        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
+        run. None until the file is open."""
         self.had_done = False
         """Whether an earlier run is done with some sitemaps: they aren't read again."""
 
     async def open_or_flush(self) -> bool:
-        """Open the file if it isn't open, and return whether that worked; else write what couldn't
-        be written so far, and return False. Called every second."""
+        """Open the file if it isn't open, and return whether that worked; else write
+        what couldn't be written so far, and return False. Called every second."""
         recovered = None
         if self.opened:
             await self._journal.flush()
@@ -368,12 +391,14 @@ class Spool:
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """Tell listeners that there may be something new to schedule, or room for it."""
+        """Tell listeners that there may be something new to schedule, or room for
+        it."""
         for listener in self._listeners:
             listener()
 
     def _end_if_hopeless(self) -> None:
-        """End seeding for this run if the file is damaged, or has failed for too long."""
+        """End seeding for this run if the file is damaged, or has failed for too
+        long."""
         if self._journal.damaged:
             self.over = True
         failing_since = self._journal.failing_since
@@ -383,8 +408,8 @@ class Spool:
                 self.over = True
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the file can't be used.
-        Raise that error if seeding ends first."""
+        """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the
+        file can't be used. Raise that error if seeding ends first."""
         while True:
             try:
                 return step(*args, **kwargs)
@@ -395,7 +420,8 @@ class Spool:
             await pause(RETRY_SECONDS)
 
     def is_kept(self) -> bool:
-        """Whether the next run gets what waits, and what was requested and isn't done."""
+        """Whether the next run gets what waits, and what was requested and isn't
+        done."""
         return self.durable and not self.over
 
     def waiting_of(self, origin: str) -> int:
@@ -445,8 +471,8 @@ class Spool:
         return AddedSitemaps(new, beyond_limit=unknown[room:])
 
     def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host* of those to which *origin* has led, and mark it
-        as asked for."""
+        """Return the next sitemap to fetch from *host* of those to which *origin* has
+        led, and mark it as asked for."""
         condition = "origin = ? AND host = ? AND state = 0 ORDER BY id"
         sitemap = self._first_sitemap(condition, origin, host)
         if sitemap is not None:
@@ -471,7 +497,8 @@ class Spool:
         self._journal.put("sitemaps", row)
 
     def _first_sitemap(self, condition: str, *values: object) -> SitemapRow | None:
-        """Return the first sitemap for which an SQL *condition* holds, whose parameters are *values*."""
+        """Return the first sitemap for which an SQL *condition* holds, whose parameters
+        are *values*."""
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
         rows = self._read(query, *values)
@@ -487,7 +514,8 @@ class Spool:
         return bool(self._read(query, url, WAITING))
 
     def unread(self) -> int:
-        """Return how many sitemaps wait to be requested, or are on their way; 0 if that can't be read."""
+        """Return how many sitemaps wait to be requested, or are on their way; 0 if that
+        can't be read."""
         with suppress(sqlite3.Error):
             query = "SELECT count(*) FROM sitemaps WHERE state IN (?, ?)"
             return int(self._read(query, WAITING, ASKED)[0][0])
@@ -500,7 +528,8 @@ class Spool:
         return origin
 
     def next_host(self, origin: str, after: str) -> str | None:
-        """Return the first host after *after* with sitemaps that wait to which *origin* has led."""
+        """Return the first host after *after* with sitemaps that wait to which *origin*
+        has led."""
         query = (
             "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
         )
@@ -523,10 +552,12 @@ class Spool:
         proven: bool = False,
         has_robots: bool = False,
     ) -> int | None:
-        """Return the number of a site, which is added if it is new. See :class:`Site` for the parameters.
+        """Return the number of a site, which is added if it is new. See :class:`Site`
+        for the parameters.
 
-        None if *named_by* has named too many other origins already that need a proof. One of which the
-        crawl *has_robots* is added nevertheless: the proof needs no request.
+        None if *named_by* has named too many other origins already that need a proof.
+        One of which the crawl *has_robots* is added nevertheless: the proof needs no
+        request.
         """
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
         known_numbers = self._read(query, named_by, origin, proven)
@@ -570,7 +601,8 @@ class Spool:
         self.wake()
 
     def _add_waiting(self, site: Site, pages: int) -> None:
-        """Note that so many more *pages* of *site* wait, which may be the first ones."""
+        """Note that so many more *pages* of *site* wait, which may be the first
+        ones."""
         self._sites[site.id] = site
         self._sources_of(site).add(site)
         self._count_waiting(site, pages)
@@ -602,11 +634,11 @@ class Spool:
         return [Page(*row) for row in rows]
 
     def take(self, site: Site, limit: int) -> Iterator[Page]:
-        """Yield the next pages of a site. Each counts as in the scheduler when the next one is asked
-        for; before that, it comes again."""
+        """Yield the next pages of a site, and write its new cursor. A page counts as
+        taken once the next one is asked for: if the caller raises an exception, it will
+        come again."""
         pages = self.next_pages(site, limit)
         if pages and pages[-1].id > site.sent:
-            # The new cursor, see the beginning of this file.
             cursor = pages[-1].id
             row = (site.id, site.origin, site.named_by, int(site.proven), cursor)
             self._journal.put("sites", row)
@@ -620,7 +652,8 @@ class Spool:
         self._journal.delete("pages", *rows)
 
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
-        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
+        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others
+        are rejected."""
         # Accepted pages move to the site of the same origin and source that is proven.
         proven_site = self.site(site.origin, site.named_by, proven=True) or 0
         new_pages = []
