@@ -214,6 +214,7 @@ class UsageLookup:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         settings = context.settings
         self._settings = settings
+        # What is known of origins now; and what fetches, stores and parses robots.txt.
         self._table = origins.table
         self._cache = origins.cache
         self._tokens = settings.usage_tokens or {}
@@ -246,7 +247,7 @@ class UsageLookup:
         """Return the origin of *request*, and what is known of it."""
         try:
             origin = origin_of(request)
-        except ValueError:
+        except ValueError:  # its URL has no host, for example
             return Known(None, None)
         return Known(origin, self._table.get(origin))
 

@@ -117,6 +117,7 @@ class UsageMiddleware:
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
+        # What to do about each purpose (REP_USAGE): one of ACTIONS.
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
         # Logs bugs of ours in a block of code, and goes on after it: they must not fail
@@ -161,6 +162,7 @@ class UsageMiddleware:
         lookup = lookup_of(rep)
         refused = None
         with self._isolated(_PART):
+            # The product tokens that the request obeys rules for.
             chain = rep.agents.chain_of(request)
             await lookup.read(request, chain)
             refused = self._refused(lookup.robots(request, chain), DROP_REQUESTS)
@@ -180,6 +182,7 @@ class UsageMiddleware:
             return response
         with self._isolated(_PART):
             lookup = lookup_of(rep)
+            # The product tokens that the request obeyed rules for when it was sent.
             chain = rep.agents.chain_sent(request)
             await lookup.read(request, chain)
             await lookup.fetch(request, chain)

@@ -2,7 +2,8 @@
 
 In the order in which an entry passes them:
 
-- ``discovery``: which sitemaps a robots.txt lists, in any crawl; the spider's attributes
+- ``discovery``: which sitemaps a robots.txt lists, in any crawl; the spider's
+  attributes
 - ``links``: sitemaps that pages link to, where robots.txt lists none
 - ``loader``: requests sitemaps, and reads them
 - ``selection``: accepts or rejects their entries, those of other hosts once it is known
@@ -13,7 +14,7 @@ In the order in which an entry passes them:
   pages to the scheduler
 
 Words that all of them use: the *source* of a page is the origin whose robots.txt led to
-the page's sitemap. A *site* is what one source names of one origin. A *row* is the number
-that a sitemap or a page has in the spool. The *trail* of a request (``engine.access``)
-tells when the crawl is done with it.
+the page's sitemap. A *site* is what one source names of one origin. A *row* is the
+number that a sitemap or a page has in the spool. The *trail* of a request
+(``engine.access``) tells when the crawl is done with it.
 """

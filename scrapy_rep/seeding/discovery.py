@@ -82,14 +82,14 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
             named_urls = own_sitemaps(crawler)
             mode = settings.sitemaps or (LISTED if named_urls else False)
         else:
-            mode = sitemaps(value)
+            mode = sitemaps(value)  # as the setting REP_SITEMAPS is read
     except ValueError:
         raise SettingsError(
             f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}, "
             "or a list of sitemaps' URLs."
         ) from None
     if is_interactive(crawler):
-        return False
+        return False  # in Scrapy's shell, say
     return mode
 
 

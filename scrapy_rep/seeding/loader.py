@@ -87,6 +87,7 @@ _HOSTS_TRIED = 50
 # If all origins were tried in vain, and these were more than so many, the loader
 # pauses: each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
+# How long it pauses, unless a place becomes free.
 _PAUSE_SECONDS = 1.0
 # Statuses for which the sitemap may be there in the next run.
 _TEMPORARY_STATUSES = frozenset({408, 425, 429})
@@ -211,8 +212,8 @@ class Loader:
     # Requests
 
     def request_some(self) -> bool:
-        """Request the next sitemaps, as many as have a place, for one slice of time.
-        Return whether to go on at once: the slice was too short."""
+        """Request the next sitemaps, as many as have a place. Return whether to go on
+        at once, since one slice of time (Slices in engine/timers.py) was too short."""
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
@@ -337,6 +338,8 @@ class Loader:
         self._trail.let_go(sitemap.id)
 
     def _request_for(self, sitemap: SitemapRow) -> Request:
+        """Return the request for *sitemap*, before the spider's method has changed
+        it."""
         is_shared = self._engine.scheduler_is_foreign
         # What a response is read with: by another process, if processes share the
         # scheduler.
@@ -495,12 +498,16 @@ class Loader:
             await self._check_page(request)
 
     async def _check_page(self, request: Request) -> None:
+        """Raise ``IgnoreRequest`` if a page is at a private address, and its sitemap
+        isn't (origins/targets.py)."""
         listed_by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
         if await self.targets.refuses(origin_of(request), listed_by):
             self._crawl.stats.inc_value(Reason.PRIVATE.stat)
             raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
 
     async def _check_sitemap(self, request: Request) -> None:
+        """Raise ``IgnoreRequest`` if a sitemap needs no request any more, is on one
+        host too many, or at a private address to which a public origin has led."""
         origin = origin_of(request)
         led_by = Origin.from_url(request.meta[LED_BY_KEY])
         try:

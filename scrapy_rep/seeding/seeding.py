@@ -327,9 +327,8 @@ class Feeder:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no more steps are made. Where the file doesn't outlive the process,
-        pages still go to the scheduler while the crawl is closing, in case that
-        does."""
+        """Whether no more steps are made. While the crawl is closing, the pages of a
+        spool that doesn't outlive the process may still go to the scheduler."""
         return self._spool.over or (self._spool.ending and self._spool.durable)
 
     def _run(self) -> None:
@@ -376,9 +375,10 @@ class Feeder:
             self._spool.end()
 
     def step(self, *, everything: bool = False) -> float | None:
-        """Schedule sitemaps and pages for one slice of time. Return the seconds until
-        the next step; None: wait to be woken. With *everything*, regardless of the
-        limits: the scheduler outlives the process."""
+        """Schedule sitemaps and pages for one slice of time (Slices in
+        engine/timers.py). Return the seconds until the next step; None: wait to be
+        woken. With *everything*, regardless of the limits: the scheduler outlives the
+        process."""
         if self._engine.paused and not everything:
             return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
@@ -721,6 +721,7 @@ class SitemapSeeding(ResolutionListener):
             await self._spool.retry(add_named, str(origin), hosts, Found.LINKED)
 
     async def _spider_opened(self) -> None:
+        """Open the spool, and add the sitemaps that the spider names."""
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         await self._since.begin()
         await self._upkeep.begin()
@@ -778,6 +779,7 @@ class SitemapSeeding(ResolutionListener):
         requests."""
         self._spool.begin_ending()
         self._complete_if_all_was_seen()
+        # Sitemaps that are on their way into the spool count as left, too.
         while self._adding and not self._spool.over:
             await pause()
         if self._spool.durable:
@@ -841,6 +843,7 @@ class SitemapSeeding(ResolutionListener):
         )
 
     async def _spider_closed(self, reason: str) -> None:
+        """Report what is left, and close the spool."""
         if self._spool.durable:  # sitemaps that were on their way have been read since
             self._report_unfinished()
         self._spool.end()

@@ -450,6 +450,8 @@ class SitemapLog:
         )
         self._log_result(sitemap_kind, selection, rejected)
         if accepted and accepted == selection.unproven:
+            # All accepted pages wait for a proof. If none gets it, that is worth a
+            # warning: nothing was taken from this sitemap.
             self._count_waiting(sitemap.origin, sitemap.url, accepted)
 
     def _count_entries(self, selection: Selection, rejected: Counter[Reason]) -> None:

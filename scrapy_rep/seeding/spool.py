@@ -320,6 +320,8 @@ class Spool:
         """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file
         that fails."""
         path = Path(directory, FILE_NAME) if directory else None
+        # Writes rows, or replaces those with the same first column. What can't be
+        # written is kept in memory meanwhile. See storages/journal.py.
         self._journal = Journal(
             path,
             _SCHEMA,
@@ -459,6 +461,7 @@ class Spool:
         if limit is not None:
             room = max(0, limit - counts.files)
         new = unknown[:room]
+        # In one transaction, so that the count agrees with the rows.
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
@@ -569,7 +572,8 @@ class Spool:
             if unproven_sites >= MAX_HOSTS:
                 return None
         number = self._journal.new_id("sites")
-        self._journal.put("sites", (number, origin, named_by, int(proven), 0))
+        cursor = 0
+        self._journal.put("sites", (number, origin, named_by, int(proven), cursor))
         return number
 
     def _site_by_number(self, number: int) -> Site:
