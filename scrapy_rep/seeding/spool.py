@@ -540,6 +540,7 @@ class Spool:
         return host
 
     def counts(self, origin: str) -> OriginCounts:
+        """Return what sitemaps of *origin* have brought so far."""
         rows = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
         if not rows:
             return OriginCounts(0, 0)
@@ -583,7 +584,14 @@ class Spool:
             return site
         query = "SELECT origin, named_by, proven, cursor FROM sites WHERE id = ?"
         [[origin, named_by, is_proven, cursor]] = self._read(query, number)
-        return Site(number, origin, named_by, bool(is_proven), cursor, cursor)
+        return Site(
+            number,
+            origin,
+            named_by,
+            bool(is_proven),
+            position=cursor,
+            sent=cursor,
+        )
 
     def add_pages(self, origin: str, pages: list[NewPage]) -> None:
         """Add pages from sitemaps of *origin*."""
@@ -595,8 +603,9 @@ class Spool:
                 self._journal.put("origins", (origin, counts.files, urls))
 
     def _add_pages(self, pages: list[NewPage]) -> None:
+        """Write *pages* into the file, and count them as waiting."""
         pages_by_site = Counter(page.site for page in pages)
-        # Read first: if the file fails, nothing has been added.
+        # Read before anything is written: if the file fails, nothing has been added.
         sites = [self._site_by_number(number) for number in pages_by_site]
         rows = [(self._journal.new_id("pages"), *page) for page in pages]
         self._journal.put("pages", *rows)
@@ -621,10 +630,11 @@ class Spool:
             self._sites.pop(site.id, None)
 
     def _sources_of(self, site: Site) -> Sources:
+        """Return the sources among which *site* is."""
         return self.proven if site.proven else self.unproven
 
     def next_pages(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, which stay where they are."""
+        """Return the next pages of a site, without taking them."""
         rows = self._read(
             "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
