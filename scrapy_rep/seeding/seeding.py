@@ -83,7 +83,8 @@ _MAX_SITES_OF_A_SOURCE = 32
 _SITES_TRIED_AT_A_TURN = 16
 # Pages taken from the spool at a time.
 _PAGES_AT_A_TIME = 50
-# Seconds until the next look for room in the scheduler: nothing tells us of it.
+# Seconds until the next look for room in the scheduler: Scrapy tells nobody when a
+# request leaves it.
 _SECONDS_UNTIL_NEXT_STEP = 0.05
 
 # Rows of finished pages that are deleted at a time: each time is a transaction.
@@ -114,10 +115,10 @@ class Outstanding:
         self.by_site: Counter[int] = Counter()
         """How many pages of each site are in the scheduler, by the site's number."""
         self.by_source: Counter[str] = Counter()
-        """How many pages are in the scheduler, by the origin whose sitemaps name
-        them."""
+        """How many pages of each source (the origin whose sitemaps name them) are in
+        the scheduler."""
         self.sites_of: Counter[str] = Counter()
-        """How many sites these pages are of, by the origin that names them."""
+        """How many sites of each source have pages in the scheduler."""
         self.finished: list[int] = []
         """Rows of finished pages, to be deleted."""
         # In which counts each page in the scheduler is, by its row.
@@ -413,7 +414,7 @@ class Feeder:
         sites = self._spool.proven.sites_of(source)
         for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
-            sites.move_to_end(number)
+            sites.move_to_end(number)  # the next turn is another site's
             room = _PAGES_AT_A_TIME if everything else self._room(site)
             if room:
                 self._send_pages(site, room)
@@ -564,8 +565,8 @@ class SitemapSeeding(ResolutionListener):
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
-            # Reads the list of public suffixes before the crawl begins: that takes 0.1
-            # s.
+            # The first call takes 0.1 s, to read the list of public suffixes: better
+            # before the crawl begins.
             registrable_domain("www.example.com")
         self._context = context
         self._cache = origins.cache

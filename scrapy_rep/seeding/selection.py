@@ -492,8 +492,9 @@ class SitemapLog:
             "problem": problem,
             "entries": counted(selection.reader.count, "entry", "entries"),
         }
-        has_result = accepted > 0 or CHOSEN.issuperset(rejected)
-        if has_result and not problem:
+        # Something was accepted, or the project has chosen that nothing is.
+        is_as_expected = accepted > 0 or CHOSEN.issuperset(rejected)
+        if is_as_expected and not problem:
             self._log_read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
@@ -639,7 +640,7 @@ class Verifier:
         waiting = self._spool.unproven.sites_of(source)
         for _ in range(min(len(waiting), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(waiting.items()))
-            waiting.move_to_end(number)
+            waiting.move_to_end(number)  # the next turn is another site's
             if number not in self._asked and number not in self._silent:
                 return site
         return None

@@ -51,8 +51,9 @@ DONE = 2
 FAILED = 3
 """State of a sitemap that may be read by the next run: its host was down, say."""
 
-# Queries for sitemaps that wait say "state = 0" as the index does: SQLite uses the
-# index only then.
+# For what the columns hold, see SitemapRow, OriginCounts, Site and Page below. Queries
+# for sitemaps that wait say "state = 0" as the index does: SQLite uses the index only
+# then.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sitemaps (
     id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
