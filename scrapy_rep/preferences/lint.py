@@ -11,9 +11,9 @@ from scrapy_rep.inspection.findings import Finding, finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
     LABELS,
-    LEVELS,
     SIGNALS,
     USE,
+    USE_LEVELS,
     VALUES,
     lines_about_use,
     read_preferences,
@@ -23,7 +23,7 @@ from scrapy_rep.preferences.statements import (
 from scrapy_rep.protocol.syntax import normalise
 
 # What people write around the =, as in ``train-ai = n``. RFC 9651 doesn't allow it.
-_BLANKS = re.compile(r"[ \t]=|=[ \t]")
+_BLANK_BESIDE_EQUALS = re.compile(r"[ \t]=|=[ \t]")
 
 # Characters of an unknown name that are compared with the known ones: the comparison is
 # quadratic.
@@ -75,7 +75,7 @@ def _preference_findings(line: int, value: str) -> Iterator[Finding]:
         answers = read_preferences(value)
     except ValueError as error:
         why = str(error)[:100]
-        if _BLANKS.search(value):
+        if _BLANK_BESIDE_EQUALS.search(value):
             why = "remove the blanks around the ="
         yield _bad(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
@@ -96,8 +96,8 @@ def _signal_findings(line: int, value: str) -> Iterator[Finding]:
         yield _bad(line, "bad-signal", why)
     for signal in read_signals(value):
         name = quoted(signal.name)
-        if signal.name == USE and signal.value not in LEVELS:
-            why = f"{name} is none of {', '.join(LEVELS)}, so it says nothing"
+        if signal.name == USE and signal.value not in USE_LEVELS:
+            why = f"{name} is none of {', '.join(USE_LEVELS)}, so it says nothing"
             yield _bad(line, "bad-signal", why)
         elif signal.name not in SIGNALS and signal.name != USE:
             yield _unknown(line, signal.name, SIGNALS)

@@ -40,7 +40,7 @@ logger = get_logger(__name__)
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
 # What failed, in the log line about a bug of ours.
-_PART = "check of usage preferences (REP_USAGE)"
+_PAGE_PART = "check of usage preferences (REP_USAGE)"
 _ITEM_PART = "check of items (REP_USAGE)"
 
 RECORD = "record"
@@ -161,7 +161,7 @@ class UsageMiddleware:
             return
         lookup = lookup_of(rep)
         refused = None
-        with self._isolated(_PART):
+        with self._isolated(_PAGE_PART):
             # The product tokens that the request obeys rules for.
             chain = rep.agents.chain_of(request)
             await lookup.read(request, chain)
@@ -180,7 +180,7 @@ class UsageMiddleware:
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
-        with self._isolated(_PART):
+        with self._isolated(_PAGE_PART):
             lookup = lookup_of(rep)
             # The product tokens that the request obeyed rules for when it was sent.
             chain = rep.agents.chain_sent(request)

@@ -246,7 +246,7 @@ USE = "use"
 """The signal that names the most that may be done with the content. In Cloudflare's
 managed files since July 2026."""
 
-LEVELS = {
+USE_LEVELS = {
     "immediate": (SEARCH, TRAINING),
     "reference": (TRAINING,),
     "full": (),
@@ -296,7 +296,7 @@ def signals(text: str) -> dict[str, str]:
     refused: set[str] = set()
     for signal in read_signals(text):
         if signal.name == USE:
-            refused.update(LEVELS.get(signal.value, ()))
+            refused.update(USE_LEVELS.get(signal.value, ()))
             continue
         purpose = SIGNALS.get(signal.name)
         answer = VALUES.get(signal.value)
@@ -398,8 +398,8 @@ attack."""
 _MAX_LINK_BYTES = 16 * 1024
 _MEDIA_TYPE = "application/rsl+xml"
 # <https://example.com/license.xml>; rel="license"; type="application/rsl+xml"
-_LINK = re.compile(r"<([^<>]*)>([^<>]*)")
-_LICENSE = re.compile(
+_LINK_WITH_PARAMETERS = re.compile(r"<([^<>]*)>([^<>]*)")
+_LICENSE_RELATION = re.compile(
     r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))"
 )
 
@@ -409,9 +409,9 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
     *values*."""
     text = b",".join(values)[:_MAX_LINK_BYTES].decode("latin-1")
     urls = []
-    for url, written_parameters in _LINK.findall(text):
+    for url, written_parameters in _LINK_WITH_PARAMETERS.findall(text):
         parameters = written_parameters.lower()
-        if _MEDIA_TYPE in parameters and _LICENSE.search(parameters):
+        if _MEDIA_TYPE in parameters and _LICENSE_RELATION.search(parameters):
             urls.append(url.strip())
     return urls[:MAX_LICENSES]
 
@@ -423,13 +423,13 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 _MAX_LINES_READ = 5_000
 
 # A line about use: its field and its value.
-_FIELD = re.compile(
+_LINE_ABOUT_USE = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
     re.IGNORECASE | re.ASCII,
 )
 # An allow or disallow line, as protocol/robotstxt.py reads them: with the misspellings
 # that Google accepts, and with a blank instead of the colon.
-_RULE = re.compile(
+_ALLOW_OR_DISALLOW = re.compile(
     r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
     r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
     re.IGNORECASE | re.ASCII,
@@ -506,7 +506,7 @@ class UsageLine(NamedTuple):
 def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
     """Yield the lines about use in *text*, a normalised robots.txt, and whether each is
     in a group that names *token* (in lower case)."""
-    if _FIELD.search("\n" + text) is None:
+    if _LINE_ABOUT_USE.search("\n" + text) is None:
         return  # as in most files
     # The number of the latest line that was counted.
     number = 0
@@ -528,7 +528,7 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             has_rule = False
         # Up to this place of the stretch, its lines are counted.
         counted = 0
-        for match in _FIELD.finditer(stretch):
+        for match in _LINE_ABOUT_USE.finditer(stretch):
             # The match begins with the line end before its line.
             line_start = match.start() + 1
             number += stretch.count("\n", counted, line_start)
@@ -538,7 +538,7 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
                 has_rule = True
             value = match[2].partition("#")[0].strip(SPACE)
             yield UsageLine(number, field_name, value, match[0], is_named)
-        if _RULE.search(stretch) is not None:
+        if _ALLOW_OR_DISALLOW.search(stretch) is not None:
             has_rule = True
         number += stretch.count("\n", counted)
 

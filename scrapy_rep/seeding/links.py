@@ -15,7 +15,7 @@ from scrapy_rep.protocol.html import sitemaps_of
 from scrapy_rep.protocol.link_header import targets_of
 
 # Links of one page that count: more can only be an attack.
-_MAX_LINKS = 10
+_MAX_SITEMAP_LINKS = 10
 
 
 class PageLinks:
@@ -47,7 +47,7 @@ class PageLinks:
         if source not in self._origins:
             return
         new_urls = []
-        for url in _linked_sitemaps(response)[:_MAX_LINKS]:
+        for url in _linked_sitemaps(response)[:_MAX_SITEMAP_LINKS]:
             is_new = self._seen.add((source, url))
             if is_new:
                 new_urls.append(url)
@@ -59,7 +59,7 @@ def _linked_sitemaps(response: Response) -> list[str]:
     """Return the URLs of sitemaps that a page links to, those of its headers first."""
     header_values = response.headers.getlist("Link")
     targets = targets_of(header_values, "sitemap")
-    urls = _joined(response.url, targets[:_MAX_LINKS])
+    urls = _joined(response.url, targets[:_MAX_SITEMAP_LINKS])
     if isinstance(response, HtmlResponse):
         base, references = sitemaps_of(response.body, response.encoding)
         # The base element of the page may be relative to its URL, or no URL at all.

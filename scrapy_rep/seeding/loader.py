@@ -88,7 +88,7 @@ _HOSTS_TRIED = 50
 # pauses: each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
 # How long it pauses, unless a place becomes free.
-_PAUSE_SECONDS = 1.0
+_ROUND_PAUSE_SECONDS = 1.0
 # Statuses for which the sitemap may be there in the next run.
 _TEMPORARY_STATUSES = frozenset({408, 425, 429})
 # Encodings that Scrapy may unpack.
@@ -221,7 +221,7 @@ class Loader:
             origin = self._next_origin()
             if origin is None or self._is_round_over(origin):
                 if self._tried_in_round > _MANY_ORIGINS:
-                    self._paused_until = time.monotonic() + _PAUSE_SECONDS
+                    self._paused_until = time.monotonic() + _ROUND_PAUSE_SECONDS
                 self._begin_round()
                 return False
             if self._request_one(origin):

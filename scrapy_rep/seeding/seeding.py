@@ -92,7 +92,7 @@ _ROWS_TO_DELETE = 20
 # URLs of pages from sitemaps that are remembered for a warning about lost callbacks.
 _MAX_SEEDED_URLS = 10_000
 # URL prefixes of visited origins that are remembered.
-_MAX_PREFIXES = 20_000
+_MAX_VISITED_PREFIXES = 20_000
 
 
 class _SiteAndSource(NamedTuple):
@@ -653,7 +653,7 @@ class SitemapSeeding(ResolutionListener):
             return
         usual_prefix = f"{origin}/"
         is_new = usual_prefix not in self.visited_prefixes
-        if len(self.visited_prefixes) >= _MAX_PREFIXES:
+        if len(self.visited_prefixes) >= _MAX_VISITED_PREFIXES:
             self.visited_prefixes.clear()
         self.visited_prefixes.add(usual_prefix)
         if prefix:

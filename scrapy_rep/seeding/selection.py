@@ -44,10 +44,10 @@ logger = get_logger(__name__)
 
 # Characters of an entry's JSON that a page's request carries: some entries have very
 # long texts.
-_MAX_ENTRY = 65_536
+_MAX_ENTRY_JSON = 65_536
 # Characters of this JSON in the requests for all pages of one entry: alternates
 # multiply it.
-_MAX_ENTRY_IN_ALL = 1 << 20
+_MAX_ENTRY_JSON_IN_ALL = 1 << 20
 # Characters of a lastmod that are left of a longer entry.
 _MAX_DATE = 100
 # Alternate URLs of one entry that are requested: more can only be an attack.
@@ -57,19 +57,19 @@ _MAX_ALTERNATES = 1000
 _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 
 # URL prefixes whose verdict is remembered while a sitemap is read.
-_MAX_PREFIXES = 10_000
+_MAX_JUDGED_PREFIXES = 10_000
 
 # Pages that are accepted or rejected after a wait before the event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
 # Origins whose robots.txt is awaited as proof at a time.
-_MAX_ASKED = 16
+_MAX_SITES_ASKED = 16
 # Seconds after which an origin counts as silent, and no longer takes the place of
 # others.
 _SECONDS_UNTIL_SILENT = 2.0
 # Silent origins whose answer is awaited: each is a fetch in flight.
 _MAX_SILENT = 128
 # Sites of one source that are tried when it is the source's turn.
-_SITES_TRIED_AT_A_TURN = 128
+_UNPROVEN_SITES_TRIED_AT_A_TURN = 128
 # Seconds until the next look at an unreachable origin.
 _SECONDS_UNTIL_NEXT_LOOK = 0.25
 
@@ -137,7 +137,7 @@ def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     with suppress(TypeError, ValueError, RecursionError):
         text = _encode(fields)
         length_in_all = len(text) * pages
-        if len(text) <= _MAX_ENTRY and length_in_all <= _MAX_ENTRY_IN_ALL:
+        if len(text) <= _MAX_ENTRY_JSON and length_in_all <= _MAX_ENTRY_JSON_IN_ALL:
             return text
     if not lastmod:
         return "{}"
@@ -379,7 +379,7 @@ class Selection:
         verdict: SiteOfPrefix | Reason = Reason.HOSTS
         if number is not None:
             verdict = SiteOfPrefix(number, needs_proof)
-        if len(self._by_prefix) < _MAX_PREFIXES:
+        if len(self._by_prefix) < _MAX_JUDGED_PREFIXES:
             self._by_prefix[prefix] = verdict
         return verdict
 
@@ -598,7 +598,7 @@ class Verifier:
         self._origins = context.origins
         self._log = log
         crawler = context.crawl.crawler
-        self._max_asked = _MAX_ASKED
+        self._max_asked = _MAX_SITES_ASKED
         self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             # Without a Twisted reactor, few robots.txt files can be fetched at a time.
@@ -638,7 +638,7 @@ class Verifier:
         if not _has_place(source, self._silent, self._max_silent):
             return None
         waiting = self._spool.unproven.sites_of(source)
-        for _ in range(min(len(waiting), _SITES_TRIED_AT_A_TURN)):
+        for _ in range(min(len(waiting), _UNPROVEN_SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(waiting.items()))
             waiting.move_to_end(number)  # the next turn is another site's
             if number not in self._asked and number not in self._silent:
