@@ -471,7 +471,8 @@ class Feeder:
             for page in self._spool.take(site, room):
                 if self._send(page, site):
                     sent += 1
-        finally:  # counted together: a stat takes as long as much of what is done for a page
+        finally:
+            # One stat for all of them: it takes as long as much of the work for a page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
