@@ -61,8 +61,8 @@ from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import (
-    ROW_KEY,
-    SITEMAP,
+    PAGE_ROW_KEY,
+    SITEMAP_KEY,
     Discovery,
     seeding_mode,
     with_seeding,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # Meta keys that need a closer look.
-_MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, ROW_KEY, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, PAGE_ROW_KEY, SITEMAP_KEY})
 
 
 class RepMiddleware:
@@ -263,7 +263,7 @@ class RepMiddleware:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-        elif SITEMAP in request.meta:
+        elif SITEMAP_KEY in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads none"
             )
@@ -503,9 +503,9 @@ class RepMiddleware:
         return RobotsDisallowed(state.origin, decision, state.status.setting)
 
     def _may_seed(self, request: Request, prefix: str) -> bool:
-        """Whether *request*, whose URL begins with *prefix*, may tell the crawl of
-        sitemaps once it comes here."""
-        if SITEMAP in request.meta:
+        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
+        here."""
+        if SITEMAP_KEY in request.meta:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
 

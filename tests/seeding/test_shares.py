@@ -233,7 +233,7 @@ async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
 ) -> None:
     """Its own sitemaps wait until its pages were requested."""
     monkeypatch.setattr("scrapy_rep.seeding.loader._PAGES_ENOUGH", 100)
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 16)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_PAGES_OF_A_SITE", 16)
     large, small = (
         lists(sites.add(), "/map.xml", "/a.xml", "/b.xml"),
         lists(sites.add(), "/map.xml"),

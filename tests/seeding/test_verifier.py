@@ -12,7 +12,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import Spool, _recover
+from scrapy_rep.seeding.spool import NewPage, Spool, _recover
 
 A, B = "http://a.example", "http://b.example"
 
@@ -38,7 +38,7 @@ class World:
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
-        self.spool.add_pages(A, [(number, 1, f"{B}/", "{}")])
+        self.spool.add_pages(A, [NewPage(number, 1, f"{B}/", "{}")])
         self.site = self.spool._sites[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
