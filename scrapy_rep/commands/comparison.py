@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.commands.output import Status
-from scrapy_rep.commands.task import origin_of
+from scrapy_rep.commands.task import origin_of_url
 from scrapy_rep.commands.verdicts import agents_of, asked_of, name_of
 from scrapy_rep.inspection.findings import some
 from scrapy_rep.protocol.syntax import (
@@ -42,7 +42,8 @@ def compare(task: Task) -> None:
     if task.statuses:
         return  # one can't be read
     old, new = (
-        files[origin_of(name).robots_url if "://" in name else name] for name in names
+        files[origin_of_url(name).robots_url if "://" in name else name]
+        for name in names
     )
     agents = asked_of(task, [old, new], task.named)
     if not agents:

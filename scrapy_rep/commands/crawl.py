@@ -27,7 +27,7 @@ from scrapy_rep.commands.output import (
     WrongUsage,
     complain,
 )
-from scrapy_rep.commands.task import Chain, Job, Task, question
+from scrapy_rep.commands.task import Chain, Job, Task, question_about
 from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
@@ -184,7 +184,7 @@ def use_spider(settings: Settings, name: str) -> None:
 
 def request_for(url: str) -> tuple[Request, Origin]:
     """Return a request for *url* and its origin, or raise ``CommandError``."""
-    question(url)  # its errors say more than Scrapy's
+    question_about(url)  # its errors say more than Scrapy's
     request = Request(url)
     return request, origin_of(request)
 

@@ -164,7 +164,7 @@ class Task:
         for url in self.urls():
             is_empty = False
             with self.going_on():
-                yield _question_of_file(url) if of_file else question(url)
+                yield _question_of_file(url) if of_file else question_about(url)
         if not (is_empty and needs_one):
             return
         if not (of_file and self.options.agents_known):
@@ -200,7 +200,7 @@ class Task:
         for name in names:
             with self.going_on():
                 if "://" in name:
-                    origins[origin_of(name)] = None
+                    origins[origin_of_url(name)] = None
                 else:
                     use(
                         RobotsFile(
@@ -224,7 +224,7 @@ def _chain(value: str) -> Chain:
         ) from None
 
 
-def question(url: str) -> Question:
+def question_about(url: str) -> Question:
     """Return what *url* comes to in a crawl, or raise ``CommandError``."""
     try:
         Origin.from_url(url)  # its errors say more than those of what follows
@@ -253,17 +253,17 @@ def _question_of_file(url: str) -> Question:
     except UnicodeEncodeError:
         raise CommandError(_NOT_UTF8.format(url)) from None
     if url.startswith("/"):
-        _, _, compared, [_, *steps] = question(_ANY_SITE + url)
+        _, _, compared, [_, *steps] = question_about(_ANY_SITE + url)
         return Question(url, None, compared, steps)
     if ":" not in url.partition("/")[0]:
         meant = _address_in(url) or f"/{url}"
         raise CommandError(f"neither a URL nor a path: {url!r}; did you mean {meant}?")
-    return question(url)
+    return question_about(url)
 
 
-def origin_of(url: str) -> Origin:
+def origin_of_url(url: str) -> Origin:
     """Return the origin of a URL that names a site, or raise ``CommandError``."""
-    origin = question(url).origin
+    origin = question_about(url).origin
     assert origin is not None  # only a path alone has none
     return origin
 

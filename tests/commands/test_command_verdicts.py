@@ -22,7 +22,7 @@ from scrapy.settings import Settings
 
 from scrapy_rep.commands.output import CommandError, Ending, Output, Status, wrapped
 from scrapy_rep.commands.robots import RobotsCommand
-from scrapy_rep.commands.task import question
+from scrapy_rep.commands.task import question_about
 from scrapy_rep.origins.agents import USUAL, origin_of, path_in
 from scrapy_rep.protocol.matching import comparable
 from tests.helpers.robots_command import Stream, assert_wrong_usage, robots_here
@@ -122,7 +122,7 @@ def test_a_url_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
 def test_what_is_compared_is_what_a_request_comes_to(url: str) -> None:
     """The command reads URLs without Scrapy."""
     try:
-        asked = question(url)
+        asked = question_about(url)
     except CommandError:
         return
     request = Request(url)
