@@ -18,6 +18,7 @@ from scrapy_rep.commands.crawl import request_for
 from scrapy_rep.commands.output import CommandError, Status, WrongUsage, complain
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.cache import state_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
@@ -52,7 +53,7 @@ def cache(task: CrawlTask) -> None:
         origins = []
         for one in urls:
             with task.going_on():
-                origins.append(str(request_for(one)[1]))
+                origins.append(str(origin_of(request_for(one))))
         entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
         if (
             task.options.drop
