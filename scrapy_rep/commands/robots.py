@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class RobotsCommand(ScrapyCommand):
-    settings: Settings  # Scrapy sets it
+    """``scrapy robots``, found by Scrapy through an entry point in setup.cfg."""
 
-    # Data on standard output; the log only if asked for.
+    settings: Settings
+    """Scrapy sets it before it calls any of these methods."""
+
+    # Standard output has what was asked for, so the log is off unless --loglevel or --logfile asks for it.
     default_settings = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:
@@ -51,7 +54,7 @@ class RobotsCommand(ScrapyCommand):
         from scrapy_rep.commands.output import WrongUsage, usage_error
 
         super().process_options(args, opts)
-        # It would turn our output into log messages.
+        # LOG_STDOUT would turn what the command prints into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
             # No spider is needed, so one that can't be imported must not matter.
