@@ -37,7 +37,8 @@ def compare(task: Task) -> None:
     files: dict[str | None, RobotsFile] = {}
 
     def keep(robots: RobotsFile) -> None:
-        files[robots.facts.file] = replace(robots, body=cut(robots.body))
+        body = cut(robots.body)  # the part that counts
+        files[robots.facts.file] = replace(robots, body=body)
 
     old_name, new_name = task.options.compare
     task.read_each([old_name, new_name], keep)
@@ -74,13 +75,19 @@ class _Verdicts:
     """Compares the verdicts of two files, for some agents."""
 
     def __init__(
-        self, task: Task, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
+        self,
+        task: Task,
+        agents: Iterable[Chain],
+        old: RobotsFile,
+        new: RobotsFile,
     ) -> None:
         self._task = task
         self._old = old
         self._new = new
-        self._counts: dict[Chain, Counter[str]] = {agent: Counter() for agent in agents}
+        self._counts: dict[Chain, Counter[str]] = {}
         """Of each agent: on how many URLs the verdict changes, by a text such as "allowed -> disallowed"."""
+        for agent in agents:
+            self._counts[agent] = Counter()
         self.url_count = 0
         """How many URLs were compared."""
 
@@ -108,7 +115,10 @@ class _Verdicts:
             self._task.output.put(data, change, name, url, why)
 
     def _explain(
-        self, robots: RobotsFile, question: Question, chain: Chain
+        self,
+        robots: RobotsFile,
+        question: Question,
+        chain: Chain,
     ) -> Explanation:
         """Return the verdict of one of the files."""
         return robots.explain(
@@ -131,8 +141,9 @@ class _Verdicts:
             names = names_by_numbers.setdefault(", ".join(numbers), [])
             names.append(name_of(self._task, chain))
         for text, names in names_by_numbers.items():
-            each = " each" if len(names) > 1 else ""
-            self._task.output.line(f"# {first_few(names)}: {text}{each}")
+            if len(names) > 1:
+                text += " each"
+            self._task.output.line(f"# {first_few(names)}: {text}")
 
 
 # -- lines -----------------------------------------------------------------------------------
@@ -207,7 +218,9 @@ class _Meanings:
         if known_field is None:
             match = _OTHER.match(row)
             if match is not None:
-                self._add_other(match[1].lower(), match[2].strip(SPACE), line)
+                other_name = match[1].lower()
+                other_value = match[2].strip(SPACE)
+                self._add_other(other_name, other_value, line)
             return
         name, value = known_field
         if name == "user-agent":
@@ -215,11 +228,12 @@ class _Meanings:
             self._add_agent(agent_token(value), agent_line)
         elif name == "sitemap":
             self.of_file.setdefault((name, value), line)
-        elif name in RULES:
-            self._add(_RULE, (name, escape(value)), line)
+        elif name in RULES:  # allow or disallow
+            compared_value = escape(value)  # %aa and %AA mean the same
+            self._add(_RULE, (name, compared_value), line)
             for block in self._open_blocks.values():
                 block.is_closed = True
-        else:
+        else:  # crawl-delay, request-rate or visit-time
             self._add(_PACE, (name, value), line)
 
     def _add_other(self, name: str, value: str, line: _Line) -> None:
@@ -248,7 +262,10 @@ class _Meanings:
 
 
 def _print_changed_lines(
-    task: Task, agents: Iterable[Chain], old: RobotsFile, new: RobotsFile
+    task: Task,
+    agents: Iterable[Chain],
+    old: RobotsFile,
+    new: RobotsFile,
 ) -> int:
     """Print the lines that are in one of the files only: those of each agent's groups, and those of the
     whole file. Return how many."""
@@ -258,6 +275,7 @@ def _print_changed_lines(
     new_file = new.facts.file or ""
 
     def print_changes(group: str | None, old_lines: _Lines, new_lines: _Lines) -> int:
+        """Print the lines of an agent that are in one of the files only; None: of the whole file."""
         removed = _only_in(old_lines, new_lines)
         added = _only_in(new_lines, old_lines)
         for line in removed:
@@ -266,15 +284,22 @@ def _print_changed_lines(
             _print_change(task, "added", new_file, line, group)
         return len(removed) + len(added)
 
+    tokens: dict[str, None] = {}  # each once, in order
+    for agent in agents:
+        tokens.update(dict.fromkeys(agent))
     changed = 0
-    tokens = dict.fromkeys(token for agent in agents for token in agent)
     for token in tokens:
         changed += print_changes(token, before.of(token), after.of(token))
-    return changed + print_changes(None, before.of_file, after.of_file)
+    changed += print_changes(None, before.of_file, after.of_file)
+    return changed
 
 
 def _print_change(
-    task: Task, change: str, file: str, line: _Line, group: str | None
+    task: Task,
+    change: str,
+    file: str,
+    line: _Line,
+    group: str | None,
 ) -> None:
     """Print a line that was *removed* or *added*.
 
@@ -289,8 +314,9 @@ def _print_change(
         "group": group,
     }
     sign = "-" if change == "removed" else "+"
+    place = f"{file}:{line.number}"
     whose = "whole file" if group is None else f"group {group}"
-    task.output.put(data, f"{sign} {file}:{line.number}: {line.text} ({whose})")
+    task.output.put(data, f"{sign} {place}: {line.text} ({whose})")
 
 
 def _only_in(lines: _Lines, other_lines: _Lines) -> list[_Line]:

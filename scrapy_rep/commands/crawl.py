@@ -97,7 +97,10 @@ class CrawlTask(Task):
     """A task with a project's settings, which can fetch."""
 
     def __init__(
-        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace
+        self,
+        command: ScrapyCommand,
+        arguments: Sequence[str],
+        options: Namespace,
     ) -> None:
         """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
@@ -158,7 +161,8 @@ class CrawlTask(Task):
             if isinstance(start_error, Exception):
                 message = text_of(start_error)
                 raise CommandError(message, Status.UNREACHABLE) from start_error
-        # Without a spider, the crawl was stopped before it began.
+        # There is no spider if the crawl was stopped before it began. What RobotsSpider has from the start
+        # says that.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
         if job_error is not None:
             raise job_error
@@ -337,7 +341,8 @@ class Lookup(ResolutionListener):
         """What was fetched, or failed, so far."""
 
     async def each(
-        self, origins: Sequence[Origin]
+        self,
+        origins: Sequence[Origin],
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order. The next ones are fetched meanwhile."""
         flights = self.origins.flights
@@ -400,6 +405,8 @@ class Lookup(ResolutionListener):
         nor robots.txt, and leaves redirects to :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None  # it runs while there is a Lookup
+        # What stands under HOP_KEY downloads the request (EngineAccess.hand_over in engine/access.py): Plain
+        # removes the headers that requests for pages get from the project's middlewares.
         hop = request.meta.get(HOP_KEY, Plain())
         meta = {"dont_redirect": True, HOP_KEY: hop, **meta}
         request = request.replace(callback=NO_CALLBACK, meta=meta)
@@ -407,6 +414,7 @@ class Lookup(ResolutionListener):
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)
+            # The handler may have been led to a private address, see REP_PRIVATE_HOSTS.
             self.origins.targets.check_answer(request, response)
         except CancelledError:
             raise

@@ -35,11 +35,15 @@ def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> 
         elif finding in shown:
             _print_finding(output, source, finding)
     if len(shown) < len(findings):
-        hidden = [finding for finding in findings if finding not in shown]
-        codes = list(dict.fromkeys(finding.code for finding in hidden))
+        hidden_codes: dict[str, None] = {}  # each once, in order
+        for finding in findings:
+            if finding not in shown:
+                hidden_codes[finding.code] = None
         count = counted(len(findings) - len(shown), "other finding")
-        output.line(f"# {source}: {count}, see --json: {first_few(codes)}")
-    output.line(f"# {source}: {_counts(findings)}")
+        codes = first_few(list(hidden_codes))
+        output.line(f"# {source}: {count}, see --json: {codes}")
+    counts = _counts(findings)
+    output.line(f"# {source}: {counts}")
 
 
 def _print_data(output: Output, source: str, finding: Finding) -> None:
@@ -61,9 +65,12 @@ def _print_data(output: Output, source: str, finding: Finding) -> None:
 
 def _print_finding(output: Output, source: str, finding: Finding) -> None:
     """Print a finding for people: where and what, the line itself, and what to do about it."""
-    place = f"{source}:{finding.line}" if finding.line else source
-    message = f"{place}: {finding.severity}: {finding.message} [{finding.code}]"
-    output.line(message, severity=finding.severity)
+    place = source
+    if finding.line:
+        place += f":{finding.line}"
+    severity = finding.severity
+    message = f"{finding.message} [{finding.code}]"
+    output.line(f"{place}: {severity}: {message}", severity=severity)
     lines = _quoted_lines(finding)
     if lines:
         output.line(f"    {lines}")
@@ -85,10 +92,11 @@ def _quoted_lines(finding: Finding) -> str:
     if len(text) > _MAX_SHOWN_TEXT:
         text = f"{text[:_MAX_SHOWN_TEXT]}…"
     other_lines = [str(line) for line in finding.lines[1:]]
-    if not other_lines:
-        return text
-    noun = "line" if len(other_lines) == 1 else "lines"
-    return f"{text}  (also {noun} {first_few(other_lines)})".strip()
+    if other_lines:
+        noun = "line" if len(other_lines) == 1 else "lines"
+        numbers = first_few(other_lines)
+        text += f"  (also {noun} {numbers})"
+    return text.strip()
 
 
 def _counts(findings: Sequence[Finding]) -> str:

@@ -153,7 +153,9 @@ def _entries_of(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
 
 
 def _list_entries(
-    task: CrawlTask, entries: Iterable[Entry], hosts: Sequence[str]
+    task: CrawlTask,
+    entries: Iterable[Entry],
+    hosts: Sequence[str],
 ) -> None:
     """Print a line for each of *entries*.
 
@@ -163,11 +165,13 @@ def _list_entries(
     for entry in entries:
         is_empty = False
         data = _as_data(task.rep, entry)
-        times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
-        if entry.unreachable_since is not None:
-            times = f"since {data['unreachable_since']}: {entry.error}"
         state = data["state"].ljust(_STATE_WIDTH)
-        task.output.put(data, state, entry.origin, _answer_in(entry), times)
+        answer = _answer_in(entry)
+        if entry.unreachable_since is None:
+            times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
+        else:
+            times = f"since {data['unreachable_since']}: {entry.error}"
+        task.output.put(data, state, entry.origin, answer, times)
     if not is_empty:
         return
     if hosts:
@@ -222,8 +226,9 @@ def _as_data(rep: RepSettings, entry: Entry) -> dict[str, Any]:
 # -- held ------------------------------------------------------------------------------------
 
 # Reads the database that holding/disk.py writes. Of each origin: how many requests are held, and the
-# seconds since the first one was, counting only the time that crawls with this JOBDIR ran. Rows with
-# something else in place of texts and numbers, as a newer or damaged file may have, are left out.
+# seconds since the first one was, counting only the time that crawls with this JOBDIR ran: `since` and
+# `ran` are seconds of that time, and the later of the last two is now. Rows with something else in place
+# of texts and numbers, as a newer or damaged file may have, are left out.
 _HELD_BY_ORIGIN = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
@@ -261,14 +266,18 @@ def held(task: CrawlTask) -> None:
         entry = entries.get(item.origin)
         why = why_unknown
         if entry is not None and entry.unreachable_since is not None:
-            why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
-            why += f"next attempt not before {iso(entry.next_attempt_at)}"
+            since = iso(entry.unreachable_since)
+            next_attempt = iso(entry.next_attempt_at)
+            why = f"robots.txt unreachable since {since} ({entry.error}), "
+            why += f"next attempt not before {next_attempt}"
         data = held_fields(item.origin, item.requests, item.seconds, entry)
         requests = counted(item.requests, "request")
         time_held = f"held for {duration(item.seconds)}"
         task.output.put(data, requests, item.origin, time_held, why)
-    total = counted(sum(item.requests for item in held_by_origin), "request")
-    task.output.line(f"# {total} of {counted(len(held_by_origin), 'origin')} held")
+    total = sum(item.requests for item in held_by_origin)
+    all_requests = counted(total, "request")
+    all_origins = counted(len(held_by_origin), "origin")
+    task.output.line(f"# {all_requests} of {all_origins} held")
 
 
 def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
@@ -319,7 +328,8 @@ def report(task: CrawlTask) -> None:
     try:
         data = ReportData.read(task.arguments)
     except OSError as error:
-        raise CommandError(f"{clean(str(error.filename))}: {error.strerror}") from None
+        name = clean(str(error.filename))
+        raise CommandError(f"{name}: {error.strerror}") from None
     # The record has only the hashes of robots.txt files. The cache may have the files themselves.
     try:
         with task.storage() as storage:

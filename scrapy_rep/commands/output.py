@@ -77,7 +77,8 @@ def complain(message: object) -> None:
     # Without standard error, print() would write to standard output instead.
     if sys.stderr is None:
         return
-    line = fitted(f"scrapy robots: {clean(str(message))}", sys.stderr)
+    text = clean(str(message))
+    line = fitted(f"scrapy robots: {text}", sys.stderr)
     try:
         print(line, file=sys.stderr)
     except OSError:  # its disk is full, or nobody reads it
@@ -88,7 +89,8 @@ def _discard(stream: TextIO) -> None:
     """Discard what *stream* still holds, and gets from now on: writing it would fail once more when
     Python ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
 
 
 def fitted(text: str, stream: TextIO) -> str:
@@ -96,13 +98,14 @@ def fitted(text: str, stream: TextIO) -> str:
     terminal is too narrow for it."""
     if not stream.isatty():
         return text
-    return "\n".join(wrapped(text, shutil.get_terminal_size().columns))
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(wrapped(text, columns))
 
 
 def usage_error(error: WrongUsage, program: str) -> str:
     """Return the message of *error* for ``argparse``, which prints it after *program*."""
     start = f"{program}: error: "
-    line = f"{start}{clean(str(error))}"
+    line = start + clean(str(error))
     # Lines break where they have to with the start, which argparse adds.
     if sys.stderr is not None:
         line = fitted(line, sys.stderr)
@@ -113,7 +116,8 @@ def wrapped(text: str, columns: int) -> list[str]:
     """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
     longer stays whole."""
     indent_of_text = len(text) - len(text.lstrip(" "))
-    indent = "".ljust(min(indent_of_text + _HANGING_INDENT, columns // 2))
+    indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)
+    indent = "".ljust(indent_width)
     lines = [""]
     width = 0  # of the last of the lines, in columns
     end = 0  # of the last word, in *text*
@@ -180,15 +184,17 @@ class Output:
             if colour is not None:
                 text = _coloured(first, colour) + text.removeprefix(first)
             if severity:
-                word = _coloured(severity, _COLOUR_OF_SEVERITY[severity])
-                text = text.replace(f" {severity}:", f" {word}:", 1)
+                colour = _COLOUR_OF_SEVERITY[severity]
+                coloured = _coloured(severity, colour)
+                text = text.replace(f" {severity}:", f" {coloured}:", 1)
         self._write(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
         """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or
         *cells* as a line for people."""
         if self._json:
-            self._write(self._stream.write, json.dumps(data) + "\n")
+            line = json.dumps(data)
+            self._write(self._stream.write, line + "\n")
         else:
             self.line(*cells)
 
@@ -198,7 +204,8 @@ class Output:
         :param names: the fields that make up the first line; each of the others has lines of its own
         :param words: what people are shown in place of a field's value, a line each
         """
-        self.put(data, *[data[name] for name in names])
+        first_cells = [data[name] for name in names]
+        self.put(data, *first_cells)
         other_names = [name for name in data if name not in names]
         columns = max(map(len, other_names))
         for name in other_names:
@@ -211,8 +218,11 @@ class Output:
 
     def csv(self, cells: Iterable[object]) -> None:
         """Print a row of CSV."""
-        row = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
-        self._write(csv.writer(self._stream, lineterminator="\n").writerow, row)
+        row = []
+        for cell in cells:
+            row.append(clean(cell) if isinstance(cell, str) else cell)
+        writer = csv.writer(self._stream, lineterminator="\n")
+        self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
         """Print *data* before anything else is printed."""
@@ -244,7 +254,8 @@ def _takes_colours(stream: TextIO) -> bool:
     """Return whether *stream* is a terminal that knows colours, whose user has not declined them."""
     if os.environ.get("NO_COLOR"):
         return False
-    return os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
+    terminal = os.environ.get("TERM", "dumb")
+    return terminal != "dumb" and stream.isatty()
 
 
 def _coloured(text: str, colour: str) -> str:

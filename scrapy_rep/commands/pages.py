@@ -59,7 +59,9 @@ class _FetchedPage(NamedTuple):
 
 
 async def _fetch_pages(
-    task: CrawlTask, lookup: Lookup, url_requests: Sequence[UrlRequest]
+    task: CrawlTask,
+    lookup: Lookup,
+    url_requests: Sequence[UrlRequest],
 ) -> AsyncIterator[_FetchedPage]:
     """Yield the page at each URL, for each crawler that the task asks about."""
     for url, request, _ in url_requests:
@@ -121,9 +123,20 @@ def _page_fields(url: str, chain: Chain, page: PageOrError | None) -> dict[str, 
 
 # Attributes of PageRules (protocol/page.py) that --json prints under the same names.
 _PAGE_RULES = (
-    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
-    "indexifembedded", "noai", "noimageai", "noml", "max_snippet", "max_image_preview", "max_video_preview",
-)  # fmt: skip
+    "noindex",
+    "nofollow",
+    "noarchive",
+    "nosnippet",
+    "noimageindex",
+    "notranslate",
+    "indexifembedded",
+    "noai",
+    "noimageai",
+    "noml",
+    "max_snippet",
+    "max_image_preview",
+    "max_video_preview",
+)
 
 
 def page(task: CrawlTask) -> None:
@@ -169,13 +182,18 @@ def _headers_of(lines: Iterable[str]) -> Headers:
 
 
 def _print_page_rules(
-    task: CrawlTask, chain: Chain, page: PageOrError, fields: dict[str, Any]
+    task: CrawlTask,
+    chain: Chain,
+    page: PageOrError,
+    fields: dict[str, Any],
 ) -> None:
     """Print the rules of *page* for the crawler *chain*.
 
     :param fields: what ``--json`` prints besides the rules, see :func:`_page_fields`
     """
-    rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
+    rules = PageRules()
+    if not isinstance(page, CommandError):
+        rules = page_rules(page, chain)
     rules_as_json = []
     rules_in_words = []
     for rule in rules.rules:
@@ -243,7 +261,8 @@ def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
     for purpose, verdict in usage.verdicts.items():
         words[purpose] = [_VERDICTS_IN_WORDS[verdict]]
     words["statements"] = [str(statement) for statement in usage.statements]
-    task.output.put_all({**fields, **usage.as_dict()}, "url", **words)
+    data = {**fields, **usage.as_dict()}
+    task.output.put_all(data, "url", **words)
 
 
 # -- sitemaps --------------------------------------------------------------------------------
@@ -301,7 +320,9 @@ def sitemaps(task: CrawlTask) -> None:
     """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts of URLs."""
     if len(task.named) > 1:
         raise WrongUsage("--sitemaps takes only one --agent")
-    origins = dict.fromkeys(origin for _, _, origin in task.requests())
+    origins: dict[Origin, None] = {}  # each once, in order
+    for url_request in task.requests():
+        origins[url_request.origin] = None
 
     async def job(lookup: Lookup) -> None:
         for origin in origins:
@@ -360,13 +381,19 @@ class _SitemapTree:
             raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
         urls = _sitemaps_in(robots, robots.facts.final_url or robots_url)
         line = self._task.output.line
-        line(*_count_cells("URLs", "forbidden"), f"for {in_words(self._chain)}")
-        line(*_count_cells("", ""), f"{robots_url}: {counted(len(urls), 'sitemap')}")
+        heading = _count_cells("URLs", "forbidden")
+        line(*heading, f"for {in_words(self._chain)}")
+        no_counts = _count_cells("", "")
+        sitemap_count = counted(len(urls), "sitemap")
+        line(*no_counts, f"{robots_url}: {sitemap_count}")
         await self._show_each(urls, robots_url, ())
         self._print_totals()
 
     async def _show_each(
-        self, urls: Sequence[str], listed_in: str, indexes: tuple[str, ...]
+        self,
+        urls: Sequence[str],
+        listed_in: str,
+        indexes: tuple[str, ...],
     ) -> None:
         """Print the sitemaps at *urls* one after the other, each followed by those that it lists.
 
@@ -500,8 +527,9 @@ class _SitemapTree:
         rule = judge.refused_by(url)
         if rule is not None:
             robots_url = judge.robots.facts.robots_url or ""
+            place = _RulePlace(robots_url, rule.line, str(rule))
             sitemap.forbidden += 1
-            sitemap.rules[_RulePlace(robots_url, rule.line, str(rule))] += 1
+            sitemap.rules[place] += 1
         elif not self._may_list(sitemap, prefix, judge.robots):
             sitemap.foreign += 1
 
@@ -511,7 +539,7 @@ class _SitemapTree:
 
         :param robots: the robots.txt of the URLs' own host, which may list the sitemap
         """
-        cross_host = self._lookup.settings.sitemap_cross_host
+        cross_host = self._lookup.settings.sitemap_cross_host  # REP_SITEMAP_CROSS_HOST
         origin = Origin.from_url(prefix)
         if cross_host == "any" or host_of(origin) == host_of(self._origin):
             return True
@@ -520,6 +548,8 @@ class _SitemapTree:
             own_domain = registrable_domain(self._origin.host)
             if domain is not None and domain == own_domain:
                 return True
+        # "strict", and what the other values don't decide: the URLs' own host has to list the sitemap, or
+        # an index that led to it.
         if robots.outcome is not Outcome.RULES:
             return False
         if prefix not in self._listed:
@@ -542,7 +572,8 @@ class _SitemapTree:
             return _Judge(robots, rules, None if refusal is None else refusal.rule)
         if robots.forbids:
             setting = robots.facts.setting or ""
-            return _Judge(robots, NO_RULES, Rule(0, "", False, setting))
+            refusal_by_setting = Rule(0, "", False, setting)
+            return _Judge(robots, NO_RULES, refusal_by_setting)
         if robots.outcome is Outcome.MISSING or robots.unrestricted:
             return _Judge(robots, NO_RULES)
         return None
@@ -589,7 +620,8 @@ class _SitemapTree:
             where = place.robots_url
             if place.line:
                 where = f"line {place.line} of {where}"
-            line(*_count_cells("", url_count), f"by {where}: {place.rule}")
+            counts = _count_cells("", url_count)
+            line(*counts, f"by {where}: {place.rule}")
 
 
 def _sitemaps_in(robots: RobotsFile, base: str) -> list[str]:

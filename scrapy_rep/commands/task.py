@@ -91,7 +91,8 @@ class Task:
         self.arguments = arguments
         self.options = options
         self.output = Output(json=options.json, csv=options.csv)
-        self.named = list(dict.fromkeys(map(_chain, options.agent)))
+        chains = map(_chain, options.agent)
+        self.named = list(dict.fromkeys(chains))  # each once, in order
         """The crawlers that ``--agent`` names."""
         for crawler in self.named:
             warning = warning_of_digits(crawler)
@@ -151,7 +152,10 @@ class Task:
         """Yield each URL that is given. Reads standard input, one URL a line, for the argument ``-``;
         and if there are no arguments, unless standard input is a terminal, or is the file that an
         option names."""
-        is_stdin_a_file = STDIN in (self.options.file, *(self.options.compare or ()))
+        files = [self.options.file]
+        if self.options.compare is not None:
+            files += self.options.compare
+        is_stdin_a_file = STDIN in files
         arguments = self.arguments
         if is_stdin_a_file and STDIN in arguments:
             raise WrongUsage("standard input can be read only once")
@@ -164,7 +168,10 @@ class Task:
                 yield argument
 
     def questions(
-        self, *, of_file: bool = False, needs_one: bool = True
+        self,
+        *,
+        of_file: bool = False,
+        needs_one: bool = True,
     ) -> Iterator[Question]:
         """Yield a question about each URL that is given. Complains about invalid ones.
 
@@ -203,7 +210,9 @@ class Task:
                 yield line.decode("utf-8", "surrogateescape")
 
     def read_each(
-        self, names: Sequence[str], use: Callable[[RobotsFile], None]
+        self,
+        names: Sequence[str],
+        use: Callable[[RobotsFile], None],
     ) -> None:
         """Call *use* with each file, then with the robots.txt of each origin. Complains about those
         that can't be read.

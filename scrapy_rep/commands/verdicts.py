@@ -82,19 +82,26 @@ def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chai
             f"only the first {_MAX_AGENTS:,} of {len(names):,} agents are asked about"
         )
     tokens = [name for name in names.values() if name != GLOBAL]
-    named = [(token,) for token in tokens[:_MAX_AGENTS]]
-    return list(dict.fromkeys([*asked, *named, (GLOBAL,)]))
+    chains: list[Chain] = list(asked)
+    for token in tokens[:_MAX_AGENTS]:
+        chains.append((token,))
+    chains.append((GLOBAL,))
+    return list(dict.fromkeys(chains))
 
 
 def asked_of(
-    task: Task, files: Iterable[RobotsFile], default: list[Chain]
+    task: Task,
+    files: Iterable[RobotsFile],
+    default: list[Chain],
 ) -> list[Chain]:
     """Return the agents that *task* asks about: the known ones for ``--agents-known``, those that *files*
     name for ``--agents-of-file``, and *default* without these options."""
     options = task.options
     chains = default
     if options.agents_known:
-        chains = [*task.named, *[crawler.chain for crawler in KNOWN]]
+        chains = list(task.named)
+        for crawler in KNOWN:
+            chains.append(crawler.chain)
     if options.agents_of_file:
         chains = agents_of(files, chains if options.agents_known else task.named)
     return list(dict.fromkeys(chains))
@@ -118,8 +125,11 @@ def decide(task: Task) -> None:
         output.line(f"# {_ABOUT_KNOWN}")
     elif options.file is not None and not names_agents:
         output.line(f"# {_NO_AGENT}")
-    counts = [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]
-    output.line(f"# {', '.join(counts)}")
+    counts = []
+    for verdict in sorted(totals):
+        counts.append(f"{totals[verdict]:,} {verdict}")
+    line = ", ".join(counts)
+    output.line(f"# {line}")
 
 
 def _decide_by_file(task: Task) -> Counter[str]:
@@ -127,7 +137,8 @@ def _decide_by_file(task: Task) -> Counter[str]:
     name = task.options.file
     body = cut(read_file(name, READ_BYTES))
     robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
-    return _print_verdicts(task, robots, task.agents(), task.questions(of_file=True))
+    questions = task.questions(of_file=True)
+    return _print_verdicts(task, robots, task.agents(), questions)
 
 
 class _Run(NamedTuple):
@@ -155,9 +166,11 @@ def _decide_by_sites(task: Task) -> Counter[str]:
             files[fetched_origin] = robots
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
+            # Origins come in the order of their first runs, but there may be other runs between.
             while runs and runs[0].origin in files:
                 origin, questions = runs.popleft()
-                totals.update(_print_verdicts(task, files[origin], agents, questions))
+                counts = _print_verdicts(task, files[origin], agents, questions)
+                totals.update(counts)
                 runs_left[origin] -= 1
                 if runs_left[origin] == 0:
                     del files[origin]
@@ -168,15 +181,19 @@ def _decide_by_sites(task: Task) -> Counter[str]:
 
 
 def _print_verdicts(
-    task: Task, robots: RobotsFile, agents: list[Chain], questions: Iterable[Question]
+    task: Task,
+    robots: RobotsFile,
+    agents: list[Chain],
+    questions: Iterable[Question],
 ) -> Counter[str]:
     """Print what *robots* says about URLs to each agent; with ``--show``, then the file itself. Return
     how often it gives each verdict."""
     totals: Counter[str] = Counter()
     decisive_lines: dict[int, _DecisiveLine] = {}
     agents = asked_of(task, [robots], agents)
-    agent_width = max(len(name_of(task, chain)) for chain in agents)
-    # Outside of the loop, which may run a million times: properties that read the settings.
+    names = [name_of(task, chain) for chain in agents]
+    agent_width = max(map(len, names))
+    # These properties are read outside of the loop, which may run a million times.
     obey_global = task.obey_global
     max_delay = task.max_delay
     for question in questions:
@@ -229,7 +246,8 @@ def _print_verdict(task: Task, explanation: Explanation, agent_width: int) -> No
         data = _as_data(task, explanation)
         data["agent"] = name_of(task, explanation.chain)
         data["robots_url"] = data["robots_url"] or data["file"]
-        task.output.csv([data[name] for name in _csv_fields(task)])
+        cells = [data[name] for name in _csv_fields(task)]
+        task.output.csv(cells)
     elif options.explain:
         task.output.line(explanation.verdict, explanation.answer)
         for sentence in explanation.sentences():
@@ -286,7 +304,9 @@ def _csv_fields(task: Task) -> list[str]:
 
 
 def _print_file(
-    task: Task, robots: RobotsFile, decisive_lines: dict[int, _DecisiveLine]
+    task: Task,
+    robots: RobotsFile,
+    decisive_lines: dict[int, _DecisiveLine],
 ) -> None:
     """Print a file for ``--show``: each line with its number, those that decided marked, with the
     verdict and the URLs behind them."""
@@ -296,8 +316,9 @@ def _print_file(
         decisive_line = decisive_lines.get(number)
         if decisive_line is not None:
             mark = ">"
-            urls = list(dict.fromkeys(decisive_line.urls))
-            text += f"  <- {decisive_line.verdict}: {first_few(urls)}"
+            urls = dict.fromkeys(decisive_line.urls)  # each once
+            shown_urls = first_few(list(urls))
+            text += f"  <- {decisive_line.verdict}: {shown_urls}"
         task.output.line(f"{mark}{number:5}", text)
 
 

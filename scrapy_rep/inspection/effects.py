@@ -50,8 +50,10 @@ class Crawlers:
         self.outline = outline
         names = {token.lower(): token for token in outline.tokens()}
         engines = [token for token in _ENGINES if token in names]
-        examined = list(dict.fromkeys([GLOBAL, *engines, *names]))[:_MAX_EXAMINED]
-        has_delays = any(name in DELAYS for name, _ in outline.fields.values())
+        # Each once, the most important first.
+        tokens = list(dict.fromkeys([GLOBAL, *engines, *names]))
+        examined = tokens[:_MAX_EXAMINED]
+        has_delays = _has_delays(outline)
         robots = RobotsTxt.parse(kept)
         groups = Groups(normalise(kept))  # read once for all crawlers
         self.spelling: dict[str, str] = {}
@@ -66,7 +68,8 @@ class Crawlers:
             self.paces[token] = Pace()
             if has_delays:
                 self.paces[token] = robots.pace(token, groups=groups)
-        self._groups = _groups_by_token([GLOBAL, *names], outline)
+        self._groups = _groups_by_token(outline)
+        """The groups of all tokens that the file names, and of ``*``."""
         self.closed = _closed_tokens(self._groups)
         """Those that may fetch nothing."""
 
@@ -112,14 +115,21 @@ class Crawlers:
         return paths * (len(self.rules) + wildcards)
 
 
-def _groups_by_token(tokens: list[str], outline: Outline) -> dict[str, list[Group]]:
-    """Return the groups that name each of *tokens*, which are all that the file names."""
-    groups: dict[str, list[Group]] = {token: [] for token in tokens}
+def _has_delays(outline: Outline) -> bool:
+    """Return whether any line asks for a pause between two requests."""
+    return any(name in DELAYS for name, _ in outline.fields.values())
+
+
+def _groups_by_token(outline: Outline) -> dict[str, list[Group]]:
+    """Return the groups that name each token, in the order of the file but for ``*``, which comes
+    first."""
+    groups_by_token: dict[str, list[Group]] = {GLOBAL: []}
     for group in outline.groups:
         for token in _tokens_of(group):
             if token:  # "" for a line that names no crawler
-                groups[token].append(group)
-    return groups
+                groups = groups_by_token.setdefault(token, [])
+                groups.append(group)
+    return groups_by_token
 
 
 def _tokens_of(group: Group) -> list[str]:
@@ -232,7 +242,8 @@ def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
     engines_by_line: dict[int, list[str]] = {}
     for token in _ENGINES:
         if token in crawlers.closed:
-            line = _deciding_line(crawlers.rules[token], _ANY_PATH)
+            rules = crawlers.rules[token]
+            line = _deciding_line(rules, _ANY_PATH)
             engines = engines_by_line.setdefault(line, [])
             engines.append(crawlers.spelling[token])
     for line, engines in engines_by_line.items():
@@ -265,8 +276,7 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
     """Yield groups that allow what ``*`` forbids, unless they say "everything" explicitly."""
     forbidden = _forbidden_to_all(crawlers)
     # Crawlers that lose the same rules are put together.
-    first_lines: dict[tuple[str, ...], int] = {}
-    losers: dict[tuple[str, ...], list[str]] = {}
+    losers_by_rules: dict[tuple[str, ...], list[AgentLine]] = {}
     for agent in _first_lines(crawlers):
         token = agent.token
         if token == GLOBAL or _says_everything(crawlers.rules_of(token)):
@@ -274,13 +284,13 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
         rules = crawlers.rules[token]
         lost = tuple(item.rule for item in forbidden if rules.allows(item.path))
         if lost:
-            first_lines.setdefault(lost, agent.line)
-            losers.setdefault(lost, []).append(crawlers.spelling[token])
-    for lost, agents in losers.items():
+            losers = losers_by_rules.setdefault(lost, [])
+            losers.append(agent)
+    for lost, losers in losers_by_rules.items():
         yield finding(
-            first_lines[lost],
+            losers[0].line,
             "lost-rules",
-            agents=agents,
+            agents=[crawlers.spelling[agent.token] for agent in losers],
             lost=first_few(lost),
             topic="; ".join(lost),
         )
@@ -294,7 +304,8 @@ def _forbidden_to_all(crawlers: Crawlers) -> list[_Forbidden]:
             continue
         path = example_of(line.pattern)
         if path and not crawlers.rules[GLOBAL].allows(path):
-            rule = f"{shortened(line.rule.pattern)} (line {line.rule.line})"
+            pattern = shortened(line.rule.pattern)
+            rule = f"{pattern} (line {line.rule.line})"
             forbidden.append(_Forbidden(path, rule))
     return forbidden
 
@@ -322,18 +333,24 @@ def _says_everything(lines: list[RuleLine]) -> bool:
 
 
 def _joined_agents(
-    crawlers: Crawlers, group: Group, texts: list[str]
+    crawlers: Crawlers,
+    group: Group,
+    texts: list[str],
 ) -> Iterator[Finding]:
     """Yield a group whose agents were hardly meant to share their rules: something other than a
     comment stands between its user-agent lines."""
     gaps: list[str] = []
     last_part = group.agents[0].line  # the line from which on nothing stands between
     for agent, next_agent in pairwise(group.agents):
-        gap = _gap(texts[agent.line : next_agent.line - 1])
+        texts_between = texts[agent.line : next_agent.line - 1]
+        gap = _gap(texts_between)
         if gap:
             gaps += gap
             last_part = next_agent.line
-    in_last_part = {agent.token for agent in group.agents if agent.line >= last_part}
+    in_last_part = set()
+    for agent in group.agents:
+        if agent.line >= last_part:
+            in_last_part.add(agent.token)
     joined = []
     for token in _tokens_of(group):
         if token in crawlers.rules and token not in in_last_part:
@@ -374,7 +391,8 @@ def _gap(texts: list[str]) -> list[str]:
     for text in texts:
         content = readable(text).strip()
         if not content.startswith("#"):
-            names.append(content.partition(":")[0].strip().lower())
+            name, _, _ = content.partition(":")
+            names.append(name.strip().lower())
     return names
 
 
@@ -388,7 +406,9 @@ def _gap_in_words(names: list[str]) -> str:
 
 
 def _empty_group(
-    crawlers: Crawlers, group: Group, losers: set[str]
+    crawlers: Crawlers,
+    group: Group,
+    losers: set[str],
 ) -> Iterator[Finding]:
     """Yield the agents of a group without rules that have no rules elsewhere.
 
@@ -474,7 +494,8 @@ def _asset_paths(pattern: str) -> list[str]:
     match = _ASSETS.search(pattern)
     if match is None:
         return []
-    path = example_of(pattern[: match.end()].replace("*.", "site."))
+    start = pattern[: match.end()]
+    path = example_of(start.replace("*.", "site."))  # "/*.css" is about "/site.css"
     if not path:
         return []
     if match[0].startswith("."):  # the ending of a file's name, not a folder's name
@@ -491,7 +512,9 @@ _URLS_JOINED = re.compile(
 
 
 def _sitemaps(
-    crawlers: Crawlers, robots_url: str | None, is_small: bool
+    crawlers: Crawlers,
+    robots_url: str | None,
+    is_small: bool,
 ) -> Iterator[Finding]:
     """Yield what is wrong with the sitemap lines.
 
@@ -523,7 +546,10 @@ def _sitemaps(
 
 
 def _sitemap_disallowed(
-    crawlers: Crawlers, line: int, path: str, condition: str
+    crawlers: Crawlers,
+    line: int,
+    path: str,
+    condition: str,
 ) -> Iterator[Finding]:
     """Yield a sitemap that is closed to crawlers that may fetch other things.
 
@@ -537,8 +563,9 @@ def _sitemap_disallowed(
         key = crawlers.rules[token].find(path)
         if not allows(key):
             agent = crawlers.spelling[token]
+            deciding_line = line_of(key)
             agents.append(agent)
-            agents_and_lines.append(f"{agent} (line {line_of(key)})")
+            agents_and_lines.append(f"{agent} (line {deciding_line})")
     if agents:
         whom = first_few(agents_and_lines)
         yield finding(

@@ -62,7 +62,9 @@ class Facts:
     final_url: str | None = None
     """Where the redirects led."""
     fetched_at: float | None = None
+    """When the answer came, or the copy that still applies."""
     fresh_until: float | None = None
+    """When it is fetched again, if it is needed."""
     from_cache: bool = False
     """Whether nothing was asked just now."""
     stale: bool = False
@@ -83,26 +85,34 @@ class Explanation:
     path: str
     """The part of the URL that was compared."""
     decision: Decision
+    """Whether the URL is allowed, by which rule, and of which group: None if no rule or no group decided."""
     reason: str
+    """The decision in words, such as ``line 3: Disallow: /x``."""
     robots: RobotsFile
+    """The file that decided."""
     steps: tuple[tuple[str, str], ...]
     """How :attr:`path` came about: what was done, and the result."""
 
     @property
     def allowed(self) -> bool:
+        """Whether the URL may be fetched."""
         return self.decision.allowed
 
     @property
     def unreachable(self) -> bool:
-        """Whether no robots.txt was available to decide by."""
-        return self.robots.outcome is Outcome.UNREACHABLE and self.path != ROBOTS_PATH
+        """Whether no robots.txt was available to decide by. For robots.txt itself, none is needed."""
+        is_unreachable = self.robots.outcome is Outcome.UNREACHABLE
+        return is_unreachable and self.path != ROBOTS_PATH
 
     @property
     def too_slow(self) -> bool:
         """Whether the line that decided asks for too long a crawl delay, so that no rule was compared."""
         rule = self.decision.rule
-        # A rule with an empty pattern forbids nothing.
-        return not self.allowed and rule is not None and not rule.pattern
+        if self.allowed or rule is None:
+            return False
+        # A rule without a pattern forbids nothing, so this one stands for the line with the delay: it is
+        # made in pace.py.
+        return not rule.pattern
 
     @property
     def verdict(self) -> str:
@@ -157,10 +167,13 @@ class Explanation:
     @property
     def answer(self) -> str:
         """The verdict as a sentence, without its full stop."""
-        may = "may" if self.allowed else "must not"
-        if self.unreachable and not self.allowed:
+        may = "must not"
+        if self.allowed:
+            may = "may"
+        elif self.unreachable:
             may = "must not, for now,"
-        return f"{_subject(self.chain)} {may} fetch {self.url}"
+        crawler = _subject(self.chain)
+        return f"{crawler} {may} fetch {self.url}"
 
     def sentences(self) -> list[str]:
         """Return how the verdict came about, step by step, for people."""
@@ -168,8 +181,9 @@ class Explanation:
         source = robots.name or facts_line(robots)
         sentences = [f"The robots.txt is {source}."]
         steps = dict(self.steps)
-        if steps.get("requested", self.url) != self.url:
-            sentences.append(f"A crawl requests {steps['requested']}.")
+        requested_url = steps.get("requested", self.url)  # percent-encoded
+        if requested_url != self.url:
+            sentences.append(f"A crawl requests {requested_url}.")
         if self.path != self.url:
             sentences.append(f"Of the URL, {self.path} is compared.")
         if self.path == ROBOTS_PATH or robots.outcome is not Outcome.RULES:
@@ -196,21 +210,21 @@ class Explanation:
             for agent in group.agents:
                 if agent.token == token.lower():
                     lines.append(str(agent.line))
-        own_tokens = obeyed(self.chain, False)
+        own_tokens = obeyed(self.chain, obey_global=False)
         if token == GLOBAL:
             for_whom = "all crawlers (*)"
             passed_over = own_tokens
         else:
             for_whom = token
             passed_over = own_tokens[: own_tokens.index(token)]
+        numbers = ", ".join(lines)
         if len(lines) == 1:
-            statement = f"the group for {for_whom} applies: line {lines[0]}"
+            statement = f"the group for {for_whom} applies: line {numbers}"
         else:
-            statement = (
-                f"the groups for {for_whom} apply together: lines {', '.join(lines)}"
-            )
+            statement = f"the groups for {for_whom} apply together: lines {numbers}"
         if passed_over:
-            statement = f"no group names {' or '.join(passed_over)}, so {statement}"
+            absent = " or ".join(passed_over)
+            statement = f"no group names {absent}, so {statement}"
         return [_sentence(statement)]
 
     def _about_rules(self) -> list[str]:
@@ -224,13 +238,17 @@ class Explanation:
             return [f"None of its {count} matches, so the URL is allowed."]
         if len(matching) == 1:
             [rule] = matching
-            empty = "" if rule.length else " (empty: restricts nothing)"
-            return [f"One rule matches, line {rule.line}: {rule.rule}{empty}."]
-        sentences = [f"{counted(len(matching), 'rule')} match. The longest decides:"]
+            text = f"line {rule.line}: {rule.rule}"
+            if not rule.length:
+                text += " (empty: restricts nothing)"
+            return [f"One rule matches, {text}."]
+        count = counted(len(matching), "rule")
+        sentences = [f"{count} match. The longest decides:"]
         for rule in matching:
+            text = f"line {rule.line}: {rule.rule}"
             octets = counted(rule.length, "octet")
             why = rule.why.removeprefix("lost: ")
-            sentences.append(f"  line {rule.line}: {rule.rule} ({octets}, {why})")
+            sentences.append(f"  {text} ({octets}, {why})")
         return sentences
 
     def _about_pace(self) -> list[str]:
@@ -253,7 +271,7 @@ class Explanation:
     def how(self) -> dict[str, Any]:
         """Return how the verdict came about, ready for JSON. The groups are those that name a token
         of the chain, or all crawlers."""
-        tokens = {token.lower() for token in obeyed(self.chain, True)}
+        tokens = [token.lower() for token in obeyed(self.chain, obey_global=True)]
         groups = []
         for group in self.robots.outline.groups:
             if any(map(group.names, tokens)):
@@ -265,11 +283,13 @@ class Explanation:
                         "applied": group.names(self._group),
                     }
                 )
+        steps = [{"step": step, "result": result} for step, result in self.steps]
+        matching = [rule._asdict() for rule in self._matching_rules()]
         return {
             "chain": list(self.chain),
-            "steps": [{"step": step, "result": result} for step, result in self.steps],
+            "steps": steps,
             "groups": groups,
-            "matched": [rule._asdict() for rule in self._matching_rules()],
+            "matched": matching,
         }
 
     @property
@@ -283,19 +303,22 @@ class Explanation:
         they were not compared."""
         if self.too_slow:
             return []
-        rules_by_key = {}  # the largest key wins, see RuleLine.key_for (protocol/outline.py)
+        # Keys are numbers that order rules as the matcher does: the largest wins, and the bits from
+        # LENGTH_BIT on are the length of the pattern (protocol/matching.py).
+        rules_by_key = {}
         for line in self.robots.outline.rules_for(self._group):
             key = line.key_for(self.path)
             if key:
                 rules_by_key[key] = line.rule
         best_key = max(rules_by_key, default=0)
+        longest = best_key >> LENGTH_BIT
         matching = []
         for key in sorted(rules_by_key, reverse=True):
             rule = rules_by_key[key]
             length = key >> LENGTH_BIT
             if key == best_key:
                 why = "decides"
-            elif length == best_key >> LENGTH_BIT:
+            elif length == longest:
                 why = "lost: as long, but Allow wins, then the first"
             else:
                 why = "lost: shorter"
@@ -345,16 +368,20 @@ class RobotsFile:
 
     @cached_property
     def parsed(self) -> RobotsTxt:
+        """The file as crawls read it, which decides."""
         return RobotsTxt.parse(self.body)
 
     @cached_property
     def outline(self) -> Outline:
+        """The lines of the file, to explain it."""
         return Outline.of(self.body)
 
     @cached_property
     def sha256(self) -> str | None:
-        """Of the body, cut to size; None if there is no body."""
-        return sha256(self.body).hexdigest() if self.outcome is Outcome.RULES else None
+        """The hash of the body, cut to size; None if there is no body."""
+        if self.outcome is not Outcome.RULES:
+            return None
+        return sha256(self.body).hexdigest()
 
     @cached_property
     def is_page(self) -> bool:
@@ -403,7 +430,8 @@ class RobotsFile:
     def _decide_while_unreachable(self) -> tuple[Decision, str]:
         """Return the decision about each URL, and the reason, if robots.txt is unreachable and there is
         no copy of an earlier answer."""
-        why = f"robots.txt unreachable ({noted(str(self.facts.error), self.note)})"
+        error = noted(str(self.facts.error), self.note)
+        why = f"robots.txt unreachable ({error})"
         if self.unrestricted:
             setting = self.facts.setting
             if setting:
@@ -424,7 +452,8 @@ class RobotsFile:
         """Return what the file decides about *path*, and the reason. Arguments as for :meth:`explain`."""
         refusal = too_slow(self.parsed, chain, obey_global, max_delay)
         if refusal is not None and refusal.rule is not None:
-            return refusal, f"line {refusal.rule.line}: {refusal.rule}"
+            delay_line = refusal.rule
+            return refusal, f"line {delay_line.line}: {delay_line}"
         token, rules = self.parsed.rules(chain, obey_global)
         decision = self.parsed.decision(token, rules.find(path))
         rule = decision.rule
@@ -462,7 +491,7 @@ class RobotsFile:
 
 
 def noted(answer: str, note: str) -> str:
-    """Return *answer* with what is strange about it."""
+    """Return *answer*, followed by what is strange about it; *note* is "" if nothing is."""
     return f"{answer}; {note}" if note else answer
 
 
@@ -471,10 +500,12 @@ def facts_line(robots: RobotsFile) -> str:
     facts = robots.facts
     parts = []
     if facts.hops:
-        parts.append(f"{counted(facts.hops, 'redirect')} to {facts.final_url}")
+        redirects = counted(facts.hops, "redirect")
+        parts.append(f"{redirects} to {facts.final_url}")
     if facts.error or robots.outcome is Outcome.UNREACHABLE:
         tried = "tried before" if facts.from_cache else "just tried"
-        parts.append(f"{tried}: {facts.error or robots.answer}")
+        problem = facts.error or robots.answer
+        parts.append(f"{tried}: {problem}")
     if facts.stale:
         parts.append(
             f"unreachable, so the copy of {iso(facts.fetched_at)} is still in use"
@@ -483,7 +514,8 @@ def facts_line(robots: RobotsFile) -> str:
         parts.append(_fetched_in_words(robots))
     if facts.setting:
         parts.append(facts.setting)
-    return f"{facts.robots_url}: {', '.join(parts)}"
+    text = ", ".join(parts)
+    return f"{facts.robots_url}: {text}"
 
 
 def _fetched_in_words(robots: RobotsFile) -> str:
@@ -494,4 +526,5 @@ def _fetched_in_words(robots: RobotsFile) -> str:
     when = "now"
     if facts.from_cache:
         when = f"{iso(facts.fetched_at)} (from the cache)"
-    return f"fetched {when}, {robots.answer}, fresh until {iso(facts.fresh_until)}"
+    end = iso(facts.fresh_until)
+    return f"fetched {when}, {robots.answer}, fresh until {end}"

@@ -55,7 +55,10 @@ Check = Callable[[bytes], Iterable[Finding]]
 
 
 def lint(
-    body: bytes, *, robots_url: str | None = None, also: Sequence[Check] = ()
+    body: bytes,
+    *,
+    robots_url: str | None = None,
+    also: Sequence[Check] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*: one finding of each kind, with all its lines, in the
     order of their first lines.
@@ -65,14 +68,18 @@ def lint(
     :param also: further checks, of the part of the file that counts
     """
     findings = every_finding(body, robots_url=robots_url, also=also)
-    texts = [row.decode("utf-8", "backslashreplace") for row in rows(cut(body))]
+    kept = cut(body)
+    texts = [row.decode("utf-8", "backslashreplace") for row in rows(kept)]
     # The finding "beyond-limit" may be about the line after the last one that counts.
     texts.append("")
     return grouped(findings, texts)
 
 
 def every_finding(
-    body: bytes, *, robots_url: str | None = None, also: Sequence[Check] = ()
+    body: bytes,
+    *,
+    robots_url: str | None = None,
+    also: Sequence[Check] = (),
 ) -> Iterator[Finding]:
     """Yield a finding for each line, in no order. Arguments as for :func:`lint`."""
     kept = cut(body)
@@ -187,20 +194,22 @@ _MAX_COMPARED_NAME = 50
 
 def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """Yield what is wrong with single lines, whatever stands around them."""
-    texts = []
+    texts = []  # the lines in latin-1, one character a byte, as the parser reads them
     for number, row in enumerate(rows(kept), 1):
         if len(row) > MAX_LINE:
             yield finding(number, "line-cut", length=len(row), limit=MAX_LINE)
-        row = row[:MAX_LINE].partition(b"\0")[0]
+        row, _, _ = row[:MAX_LINE].partition(b"\0")
         if row.decode("utf-8", "ignore").encode() != row:
             yield finding(number, "not-utf8")
         texts.append(row.decode("latin-1"))
-    # Lines of HTML, of which nothing else is said.
-    page = range(1, len(texts) + 1)
-    if not is_html(kept):
+    # The numbers of lines of HTML: nothing else is said of them, unless they have a known field.
+    if is_html(kept):
+        page = range(1, len(texts) + 1)
+    else:
         page = _appended_page(texts, outline)
         if page:
-            yield finding(page.start, "html-appended", last=page.stop - 1)
+            last = page.stop - 1
+            yield finding(page.start, "html-appended", last=last)
     guesses_left = _MAX_GUESSES
     for number, text in enumerate(texts, 1):
         if number in outline.fields:
@@ -228,7 +237,10 @@ def _appended_page(texts: list[str], outline: Outline) -> range:
 
 
 def _line_with_field(
-    number: int, text: str, field: str, value: str
+    number: int,
+    text: str,
+    field: str,
+    value: str,
 ) -> Iterator[Finding]:
     """Yield what is wrong with a line that has a known field.
 
@@ -237,13 +249,13 @@ def _line_with_field(
     :param value: what the parser reads as its value
     """
     text = text.strip(SPACE)
-    content = text.partition("#")[0]  # without the comment
+    content, _, _ = text.partition("#")  # without the comment
     before_colon, colon, _ = content.partition(":")
     if field in RULES:
         yield from _comment_in_rule(number, text, content, value)
     if not colon:
         word = content.split()[0]
-        meant = quoted(readable(f"{word}: {value}"))
+        meant = _as_written(f"{word}: {value}")
         yield finding(number, "missing-colon", word=quoted(word), meant=meant)
     else:
         word = word_without_colon(content)
@@ -252,13 +264,21 @@ def _line_with_field(
         else:
             word = before_colon.strip(SPACE)
     if word.lower() != field:
-        yield finding(number, "typo", name=quoted(readable(word)), field=field)
+        name = _as_written(word)
+        yield finding(number, "typo", name=name, field=field)
     if field == "visit-time":
         effect = "Google ignores visit-time; a few crawlers obey it"
         yield finding(number, "other-field", topic=field, effect=effect, fix=_NO_FIX)
     elif field in DELAYS and DELAYS[field](value) is None:
+        wrong = _as_written(value)
         right = _RIGHT_DELAY[field]
-        yield finding(number, "bad-delay", value=quoted(readable(value)), right=right)
+        yield finding(number, "bad-delay", value=wrong, right=right)
+
+
+def _as_written(value: str) -> str:
+    """Return a latin-1 text as its author wrote it, for use in a sentence: in quotes, cut to 60
+    characters."""
+    return quoted(readable(value))
 
 
 def word_without_colon(content: str) -> str:
@@ -272,14 +292,19 @@ def word_without_colon(content: str) -> str:
         return ""
     before_colon = before_colon.strip(SPACE)
     words = BLANK.split(before_colon)
-    for name in (words[0], " ".join(words[:2])):
+    first_two = " ".join(words[:2])
+    for name in (words[0], first_two):
         if name != before_colon and field_of(f"{name}:") is not None:
             return name
     return ""
 
 
 def _later_colon(
-    number: int, field: str, value: str, content: str, word: str
+    number: int,
+    field: str,
+    value: str,
+    content: str,
+    word: str,
 ) -> Finding:
     """Return the finding about a line whose first colon is part of what was meant as the value:
     ``Disallow /wiki/Special:Search`` is read as ``Disallow: Search``, and a URL loses its scheme.
@@ -287,25 +312,33 @@ def _later_colon(
     :param content: the line without a comment
     :param word: what the line begins with: a field's name, without a colon
     """
-    read_as = quoted(readable(f"{field}: {value}"))
+    read_as = _as_written(f"{field}: {value}")
     if field in RULES and not value:
         read_as += ", which restricts nothing"
     elif field in RULES and not can_match(value):
         read_as += ", which never matches"
-    meant_value = content.strip(SPACE)[len(word) :].strip(SPACE)
+    content = content.strip(SPACE)
+    meant_value = content[len(word) :].strip(SPACE)
     is_path_read = value[:1] in ("/", "*")
     is_path_meant = meant_value[0] in "/*" or is_url(meant_value)
     if is_path_read and not is_path_meant:
         # As in "Disallow all: /x": what stands before the colon is no part of the path.
         meant_value = value
-    meant = quoted(readable(f"{word}: {meant_value}"))
+    meant = _as_written(f"{word}: {meant_value}")
     return finding(
-        number, "later-colon", word=quoted(word), read_as=read_as, meant=meant
+        number,
+        "later-colon",
+        word=quoted(word),
+        read_as=read_as,
+        meant=meant,
     )
 
 
 def _comment_in_rule(
-    number: int, text: str, content: str, value: str
+    number: int,
+    text: str,
+    content: str,
+    value: str,
 ) -> Iterator[Finding]:
     """Yield a ``#`` that stands where a path goes on. Comments have a blank before or behind them.
 
@@ -315,25 +348,30 @@ def _comment_in_rule(
     """
     if content == text:  # no "#"
         return
-    next_character = text[len(content) + 1 :][:1]  # after the "#"; "" at the end
+    after = text[len(content) + 1 :]  # the text after the "#"
+    next_character = after[:1]
     if value:
         is_blank_before = content[-1] in SPACE
         is_in_path = not is_blank_before and next_character not in (" ", "\t", "#")
     else:
         is_in_path = next_character in ("/", "!")
     if is_in_path:
-        read_as = quoted(readable(content.strip(SPACE)))
+        read_as = _as_written(content.strip(SPACE))
         yield finding(number, "hash-cut", read_as=read_as)
 
 
 def _line_without_field(
-    number: int, text: str, *, may_guess: bool
+    number: int,
+    text: str,
+    *,
+    may_guess: bool,
 ) -> Iterator[Finding]:
     """Yield what is wrong with a line that means nothing to the parser.
 
     :param may_guess: whether there is time to find out which field may have been meant
     """
-    content = text.partition("#")[0].strip(SPACE)
+    content, _, _ = text.partition("#")
+    content = content.strip(SPACE)
     if not content:
         return
     name, colon, _ = content.partition(":")
@@ -341,14 +379,15 @@ def _line_without_field(
     if colon:
         yield from _unknown_field(number, name, may_guess=may_guess)
         return
-    words = BLANK.split(name, 2)[:2]
+    first_words = BLANK.split(name, 2)[:2]
     field = None
     if may_guess:
-        field = _closest(words[0], _VERY_CLOSE) or _closest(
-            "-".join(words), _VERY_CLOSE
-        )
-    if field:
-        word = quoted(readable(words[0]))
+        field = _closest(first_words[0], _VERY_CLOSE)
+    if may_guess and field is None:
+        joined = "-".join(first_words)  # "crawl delay 10" is meant as crawl-delay
+        field = _closest(joined, _VERY_CLOSE)
+    if field is not None:
+        word = _as_written(first_words[0])
         yield finding(number, "line-ignored", word=word, meant=field)
     else:
         yield finding(number, "no-field")
@@ -368,10 +407,13 @@ def _unknown_field(number: int, name: str, *, may_guess: bool) -> Iterator[Findi
         return
     field = None
     if may_guess:
-        words = BLANK.split(name, 2)[:2]
-        field = _closest(name, _CLOSE) or _closest("-".join(words), _CLOSE)
-    shown_name = quoted(readable(name))
-    if field:
+        field = _closest(name, _CLOSE)
+    if may_guess and field is None:
+        first_words = BLANK.split(name, 2)[:2]
+        joined = "-".join(first_words)  # "crawl delay: 10" is meant as crawl-delay
+        field = _closest(joined, _CLOSE)
+    shown_name = _as_written(name)
+    if field is not None:
         yield finding(number, "misspelt-field", name=shown_name, meant=field)
     else:
         yield finding(number, "unknown-field", name=shown_name)
@@ -420,21 +462,24 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield what is wrong with agents, agents with several groups, and rules without effect."""
     first_of: dict[str, _FirstGroup] = {}
-    rules_by_agents: dict[frozenset[str], list[RuleLine]] = {}
+    rules_by_agents: dict[frozenset[str], list[RuleLine]] = {}  # by their tokens
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
-            first = first_of.setdefault(agent.token, _FirstGroup(group, agent.line))
+            group_and_line = _FirstGroup(group, agent.line)
+            first = first_of.setdefault(agent.token, group_and_line)
             if agent.token and first.group is not group:
                 name = shortened(agent.value)
                 yield finding(agent.line, "split-group", agent=name, line=first.line)
         # Groups with the same agents are one group to the parser.
-        agents = frozenset(agent.token for agent in group.agents)
-        rules_by_agents.setdefault(agents, []).extend(group.rules)
+        tokens = frozenset(agent.token for agent in group.agents)
+        merged_rules = rules_by_agents.setdefault(tokens, [])
+        merged_rules += group.rules
         first_spelling: dict[str, RuleLine] = {}
         for rule in group.rules:
             yield from _pattern(rule)
-            first_rule = first_spelling.setdefault(rule.pattern.lower(), rule)
+            lower_case = rule.pattern.lower()
+            first_rule = first_spelling.setdefault(lower_case, rule)
             yield from _differs_in_case(rule, first_rule)
     for rules in rules_by_agents.values():
         yield from _never_decide(rules)
@@ -485,7 +530,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
 def _never_matches(number: int, written: str) -> Finding:
     """Return the finding about a pattern, as *written*, that begins neither with / nor with a star."""
     why = "rules are paths, not URLs" if is_url(written) else "paths start with /"
-    return finding(number, "never-matches", why=why, meant=quoted(path_meant(written)))
+    meant = quoted(path_meant(written))
+    return finding(number, "never-matches", why=why, meant=meant)
 
 
 # A field in the middle of a rule.
@@ -511,8 +557,9 @@ def _differs_in_case(line: RuleLine, first: RuleLine) -> Iterator[Finding]:
         another one
     """
     if first.pattern != line.pattern:
-        rule = shortened(str(first.rule))
-        yield finding(line.rule.line, "case", line=first.rule.line, rule=rule)
+        first_rule = first.rule
+        rule = shortened(str(first_rule))
+        yield finding(line.rule.line, "case", line=first_rule.line, rule=rule)
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
@@ -547,6 +594,8 @@ def _decides_for_directory(line: RuleLine, winner: RuleLine) -> bool:
     disallow, or stands below *line* (the two rules that the matcher makes for the directory are equally
     long, so the first wins).
     """
-    if not line.rule.allow or not is_index(line.pattern):
+    rule = line.rule
+    winning_rule = winner.rule
+    if not rule.allow or not is_index(line.pattern):
         return False
-    return not winner.rule.allow or winner.rule.line > line.rule.line
+    return not winning_rule.allow or winning_rule.line > rule.line
