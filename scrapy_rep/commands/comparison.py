@@ -148,8 +148,9 @@ class _Verdicts:
 
 # -- lines -----------------------------------------------------------------------------------
 
-# Kinds of lines below `user-agent` lines. After a line of a kind, the next `user-agent` line begins a new
-# list of agents for this kind; after a rule, for all kinds (REP.md sections 7, 11 and 12).
+# Kinds of lines below a list of agents (`user-agent` lines). A list is complete, so that the next
+# `user-agent` line begins another one, once a rule stands below it. For lines of the other kinds, it is
+# also complete once a line of their own kind does (REP.md sections 7, 11 and 12).
 _RULE = "rule"
 _PACE = "pace"
 _USE = "use"
@@ -173,10 +174,10 @@ _Lines = dict[object, _Line]
 
 @dataclass(eq=False)
 class _Block:
-    """Lines of one kind that a list of agents has in common."""
+    """Lines of one kind below a list of agents, which are about all of these agents."""
 
-    is_closed: bool = False
-    """Whether the next ``user-agent`` line begins another list."""
+    is_list_complete: bool = False
+    """Whether the next ``user-agent`` line begins another list, and so another block."""
     lines: _Lines = field(default_factory=dict)
 
 
@@ -192,10 +193,10 @@ class _Meanings:
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
         """Of each token: the blocks of its lists of agents, each once."""
-        self._open_blocks: dict[str, _Block] = {}
-        """Of each kind of lines: the block that the next line of this kind belongs to."""
+        self._current_blocks: dict[str, _Block] = {}
+        """Of each kind of lines: the block of the last list of agents. The next line belongs to it."""
         for kind in _KINDS_OF_LINES:
-            self._open_blocks[kind] = _Block(is_closed=True)
+            self._current_blocks[kind] = _Block(is_list_complete=True)
         for number, row in enumerate(normalise(body).split("\n"), 1):
             self._read(number, row)
 
@@ -231,8 +232,8 @@ class _Meanings:
         elif name in RULES:  # allow or disallow
             compared_value = escape(value)  # %aa and %AA mean the same
             self._add(_RULE, (name, compared_value), line)
-            for block in self._open_blocks.values():
-                block.is_closed = True
+            for block in self._current_blocks.values():
+                block.is_list_complete = True
         else:  # crawl-delay, request-rate or visit-time
             self._add(_PACE, (name, value), line)
 
@@ -249,16 +250,16 @@ class _Meanings:
         self._named.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})
         for kind in _KINDS_OF_LINES:
-            if self._open_blocks[kind].is_closed:
-                self._open_blocks[kind] = _Block()
-            blocks[self._open_blocks[kind]] = None
+            if self._current_blocks[kind].is_list_complete:
+                self._current_blocks[kind] = _Block()
+            blocks[self._current_blocks[kind]] = None
 
     def _add(self, kind: str, meaning: object, line: _Line) -> None:
         """Add a line to what is said to the agents above it; above all groups, it means nothing."""
         if self._has_group:
-            block = self._open_blocks[kind]
+            block = self._current_blocks[kind]
             block.lines.setdefault(meaning, line)
-            block.is_closed = True
+            block.is_list_complete = True
 
 
 def _print_changed_lines(

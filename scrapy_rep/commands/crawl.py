@@ -106,7 +106,9 @@ class CrawlTask(Task):
         assert command.settings is not None  # Scrapy sets it
         self._command = command
         self.settings = command.settings
+        """All settings of the project."""
         self.rep = RepSettings.from_settings(command.settings)
+        """Those that begin with ``REP_``."""
         super().__init__(arguments, options)
 
     @property
@@ -141,12 +143,13 @@ class CrawlTask(Task):
         """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
         crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
-        assert process is not None
+        assert process is not None  # Scrapy sets it
         self.settings.setdict(_OVERRIDES, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
+        # What kept the crawl from starting: the job's own errors are in RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
-            # A Deferred or an asyncio Task, depending on the reactor.
+            # A Deferred or an asyncio Task, depending on the reactor. The latter may have no exception.
             running: Any = process.crawl(crawler, job=job)
             if isinstance(running, Deferred):
                 running.addErrback(lambda failure: errors.append(failure.value))
@@ -157,10 +160,10 @@ class CrawlTask(Task):
             pass  # the crawl's asyncio Task hasn't ended: Ctrl-C came early
         except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
             errors.append(error)
-        for start_error in errors:
-            if isinstance(start_error, Exception):
-                message = text_of(start_error)
-                raise CommandError(message, Status.UNREACHABLE) from start_error
+        for crawl_error in errors:
+            if isinstance(crawl_error, Exception):
+                message = text_of(crawl_error)
+                raise CommandError(message, Status.UNREACHABLE) from crawl_error
         # There is no spider if the crawl was stopped before it began. What RobotsSpider has from the start
         # says that.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)

@@ -55,7 +55,7 @@ def cache(task: CrawlTask) -> None:
             )
         origins = []
         for url in urls:
-            with task.going_on():
+            with task.reporting_errors():
                 origins.append(str(origin_of(request_for(url))))
         is_listing = bool(hosts) or not task.arguments
         entries = _entries_of(storage, hosts) if is_listing else iter(())

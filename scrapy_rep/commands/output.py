@@ -46,8 +46,11 @@ class Status(IntEnum):
 
     GOOD = 0
     FOUND = 1
+    """Something is disallowed, wrong, missing or changed, depending on what the command was asked."""
     UNREACHABLE = 3
+    """Something could not be found out."""
     USAGE = 2
+    """Options, arguments or files make no sense, or can't be read."""
 
 
 def gravest(*statuses: Status) -> Status:

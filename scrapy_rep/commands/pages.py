@@ -52,6 +52,7 @@ class _FetchedPage(NamedTuple):
     request: Request
     """For the URL as given: redirects may have led away from it."""
     chain: Chain
+    """The crawler's product tokens, most specific first."""
     page: PageOrError
     """The last response, after redirects."""
     fields: dict[str, Any]
@@ -65,16 +66,16 @@ async def _fetch_pages(
 ) -> AsyncIterator[_FetchedPage]:
     """Yield the page at each URL, for each crawler that the task asks about."""
     for url, request, _ in url_requests:
-        fetch = _FetchOnce(lookup)
+        fetcher = _PageFetcher(lookup)
         for chain in task.agents(lookup.origins.agents):
-            page = await fetch.follow(request, chain)
+            page = await fetcher.follow(request, chain)
             if isinstance(page, CommandError):
                 task.statuses.add(page.status)
             yield _FetchedPage(request, chain, page, _page_fields(url, chain, page))
             task.output.flush()
 
 
-class _FetchOnce:
+class _PageFetcher:
     """Fetches pages, each once for all crawlers, if robots.txt allows it to at least one."""
 
     def __init__(self, lookup: Lookup) -> None:
@@ -326,7 +327,7 @@ def sitemaps(task: CrawlTask) -> None:
 
     async def job(lookup: Lookup) -> None:
         for origin in origins:
-            with task.going_on(f"{origin.robots_url}: "):
+            with task.reporting_errors(f"{origin.robots_url}: "):
                 await _SitemapTree(task, lookup, origin).show()
 
     if origins:
@@ -358,6 +359,7 @@ class _SitemapTree:
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
+        # The one crawler that the counts are about: sitemaps() refuses several.
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._contacted: set[Origin] = set()

@@ -137,7 +137,7 @@ class Task:
         )
 
     @contextmanager
-    def going_on(self, where: str = "") -> Iterator[None]:
+    def reporting_errors(self, where: str = "") -> Iterator[None]:
         """Complain about a ``CommandError`` that is raised within, and go on behind it.
 
         :param where: goes before the message, such as the URL of a file
@@ -181,7 +181,7 @@ class Task:
         has_urls = False
         for url in self.urls():
             has_urls = True
-            with self.going_on():
+            with self.reporting_errors():
                 yield _question_about_file(url) if of_file else question_about(url)
         if has_urls or not needs_one:
             return
@@ -223,7 +223,7 @@ class Task:
             raise WrongUsage("standard input can be read only once")
         origins: dict[Origin, None] = {}
         for name in names:
-            with self.going_on():
+            with self.reporting_errors():
                 if "://" in name:
                     origins[origin_of_url(name)] = None
                 else:
@@ -232,7 +232,7 @@ class Task:
 
         async def job(lookup: Any) -> None:
             for origin in origins:
-                with self.going_on(f"{origin.robots_url}: "):
+                with self.reporting_errors(f"{origin.robots_url}: "):
                     use(await lookup.now(origin))
 
         if origins:

@@ -158,7 +158,8 @@ def _closed_tokens(groups_by_token: dict[str, list[Group]]) -> set[str]:
         for group in groups:
             longest = longest_by_group.get(id(group))
             if longest is None:
-                longest = longest_by_group[id(group)] = _longest_of(group)
+                longest = _longest_of(group)
+                longest_by_group[id(group)] = longest
             disallow_of_all = max(disallow_of_all, longest.disallow_of_all)
             allow = max(allow, longest.allow)
         if disallow_of_all > allow:
@@ -171,10 +172,11 @@ def _longest_of(group: Group) -> _Longest:
     disallow_of_all = 0
     allow = 0
     for line in group.rules:
+        length = len(line.pattern)
         if line.rule.allow and can_match(line.pattern):
-            allow = max(allow, len(line.pattern))
+            allow = max(allow, length)
         elif not line.rule.allow and matches_all(line.pattern):
-            disallow_of_all = max(disallow_of_all, len(line.pattern))
+            disallow_of_all = max(disallow_of_all, length)
     return _Longest(disallow_of_all, allow)
 
 
@@ -338,9 +340,12 @@ def _joined_agents(
     texts: list[str],
 ) -> Iterator[Finding]:
     """Yield a group whose agents were hardly meant to share their rules: something other than a
-    comment stands between its user-agent lines."""
-    gaps: list[str] = []
-    last_part = group.agents[0].line  # the line from which on nothing stands between
+    comment stands between its user-agent lines.
+
+    :param texts: the lines of the file
+    """
+    gaps: list[str] = []  # what stands between, see _gap()
+    last_part = group.agents[0].line  # the first user-agent line below all gaps
     for agent, next_agent in pairwise(group.agents):
         texts_between = texts[agent.line : next_agent.line - 1]
         gap = _gap(texts_between)
@@ -351,11 +356,11 @@ def _joined_agents(
     for agent in group.agents:
         if agent.line >= last_part:
             in_last_part.add(agent.token)
-    joined = []
+    only_above = []  # agents that may have been meant to have no rules
     for token in _tokens_of(group):
         if token in crawlers.rules and token not in in_last_part:
-            joined.append(token)
-    if not joined:
+            only_above.append(token)
+    if not only_above:
         return
     # One rule is enough to show what they share. What is forbidden says more than what is allowed.
     rules = sorted(group.rules, key=_says_less)
@@ -364,8 +369,9 @@ def _joined_agents(
         if not path:
             continue
         obeying = []
-        for token in joined:
-            if _deciding_line(crawlers.rules[token], path) == line.rule.line:
+        for token in only_above:
+            rules_of_token = crawlers.rules[token]
+            if _deciding_line(rules_of_token, path) == line.rule.line:
                 obeying.append(crawlers.spelling[token])
         if obeying:
             yield finding(
@@ -428,6 +434,8 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
     """Yield lines that ask for a pause, with the crawlers for which they ask for the longest."""
     agents_by_line: dict[int, list[str]] = {}
     for token, agent in crawlers.spelling.items():
+        # Some crawlers know only crawl-delay: then the slowest line of this kind counts, even if a
+        # request-rate line is slower.
         pace = crawlers.paces[token]
         slowest_lines = set()
         for ask in (pace.crawl_delay, pace.slowest):
@@ -522,6 +530,7 @@ def _sitemaps(
     :param is_small: whether there is time to find out if crawlers may fetch the sitemaps
     """
     own_origin = Origin.from_url(robots_url) if robots_url else None
+    # Relative URLs are relative to this. Only their paths count, so any host will do.
     base = robots_url or "http://host.invalid/robots.txt"
     for line, (name, value) in crawlers.outline.fields.items():
         if name != "sitemap":

@@ -481,6 +481,7 @@ class RobotsFile:
                 return ""
             page = ", an HTML page" if self.is_page else ""
             return noted(f"HTTP {status}{page}", self.note)
+        # Some answers other than 4xx also mean that there is no file (REP.md section 3).
         answer = f"HTTP {status}"
         if status is not None and 300 <= status < 400:
             after = f", after {hops} redirects" if hops else ""

@@ -193,7 +193,7 @@ _MAX_COMPARED_NAME = 50
 
 
 def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
-    """Yield what is wrong with single lines, whatever stands around them."""
+    """Yield what is wrong with lines one by one, and with a page of HTML among them."""
     texts = []  # the lines in latin-1, one character a byte, as the parser reads them
     for number, row in enumerate(rows(kept), 1):
         if len(row) > MAX_LINE:
@@ -384,7 +384,7 @@ def _line_without_field(
     if may_guess:
         field = _closest(first_words[0], _VERY_CLOSE)
     if may_guess and field is None:
-        joined = "-".join(first_words)  # "crawl delay 10" is meant as crawl-delay
+        joined = "-".join(first_words)  # "crawl delay 10": crawl-delay
         field = _closest(joined, _VERY_CLOSE)
     if field is not None:
         word = _as_written(first_words[0])
@@ -410,7 +410,7 @@ def _unknown_field(number: int, name: str, *, may_guess: bool) -> Iterator[Findi
         field = _closest(name, _CLOSE)
     if may_guess and field is None:
         first_words = BLANK.split(name, 2)[:2]
-        joined = "-".join(first_words)  # "crawl delay: 10" is meant as crawl-delay
+        joined = "-".join(first_words)  # "crawl delay seconds: 10": crawl-delay
         field = _closest(joined, _CLOSE)
     shown_name = _as_written(name)
     if field is not None:
