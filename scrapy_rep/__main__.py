@@ -16,7 +16,7 @@ from scrapy_rep.commands.options import (
     check_options,
     module_of,
 )
-from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
+from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain, usage_error
 from scrapy_rep.commands.task import Task
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(usage_error(error, parser.prog))
     except KeyboardInterrupt:
         complain("stopped before it was done")
-        return Status.UNREACHABLE
+        return ExitStatus.UNREACHABLE
 
 
 def _check_needs(options: Namespace) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from scrapy_rep.commands.output import Status
+from scrapy_rep.commands.output import ExitStatus
 from scrapy_rep.commands.task import origin_of_url
 from scrapy_rep.commands.verdicts import agents_of, asked_of, name_of
 from scrapy_rep.inspection.findings import first_few
@@ -62,7 +62,7 @@ def compare(task: Task) -> None:
         total = counted(changed, "line")
     task.output.line(f"# {total} changed")
     if changed:
-        task.statuses.add(Status.FOUND)
+        task.statuses.add(ExitStatus.FOUND)
 
 
 def _file_of(name: str) -> str:

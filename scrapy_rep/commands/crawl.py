@@ -23,7 +23,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from scrapy_rep.commands.output import (
     CommandError,
     Ending,
-    Status,
+    ExitStatus,
     WrongUsage,
     complain,
 )
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from scrapy_rep.storages.base import Entry, Storage
 
 # Seconds of silence before a line says what the command waits for.
-_SILENT = 5.0
+_SILENT_SECONDS = 5.0
 
 # How many origins are asked for their robots.txt before the first of the answers is used. Flights
 # (origins/flights.py) limits how many of these fetches run at a time.
-_AHEAD = 256
+_ORIGINS_AHEAD = 256
 
 # Settings that differ from those of the project's crawls. Nothing is crawled, so nothing is scheduled,
 # resumed, seeded, stored, observed or closed early.
@@ -163,7 +163,7 @@ class CrawlTask(Task):
         for crawl_error in errors:
             if isinstance(crawl_error, Exception):
                 message = text_of(crawl_error)
-                raise CommandError(message, Status.UNREACHABLE) from crawl_error
+                raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
         # There is no spider if the crawl was stopped before it began. What RobotsSpider has from the start
         # says that.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
@@ -193,7 +193,7 @@ class CrawlTask(Task):
             raise
         except Exception as error:  # noqa: BLE001 (whatever a storage raises)
             message = f"the cache can't be used: {text_of(error)}"
-            raise CommandError(message, Status.UNREACHABLE) from None
+            raise CommandError(message, ExitStatus.UNREACHABLE) from None
         finally:
             storage.close()
 
@@ -225,7 +225,7 @@ def request_for(url: str) -> Request:
 @contextmanager
 def waiting_for(url: str) -> Iterator[None]:
     """If the work within takes long, say on standard error that it waits for *url*."""
-    timer = call_later(_SILENT, complain, f"waiting for {url}")
+    timer = call_later(_SILENT_SECONDS, complain, f"waiting for {url}")
     try:
         yield
     finally:
@@ -250,7 +250,7 @@ class RobotsSpider(Spider):
 
     name = "scrapy-robots"
     error: Exception | None = CommandError(
-        "stopped before it was done", Status.UNREACHABLE
+        "stopped before it was done", ExitStatus.UNREACHABLE
     )
     """What went wrong; None once the job has ended. CrawlTask.crawl() raises it."""
     job: Job
@@ -314,13 +314,16 @@ async def follow(
         target = redirect_target(request.url, response)
         if target is None:
             problem = f"HTTP {response.status} without a usable target"
-            raise CommandError(problem, Status.UNREACHABLE)
+            raise CommandError(problem, ExitStatus.UNREACHABLE)
         request = Request(target)
         problem = await lookup.refuses(origin_of(request), origin)
         if problem:
-            raise CommandError(f"redirects to {target}: {problem}", Status.UNREACHABLE)
+            raise CommandError(
+                f"redirects to {target}: {problem}", ExitStatus.UNREACHABLE
+            )
     raise CommandError(
-        f"redirects in a loop, or more than {max_redirects} times", Status.UNREACHABLE
+        f"redirects in a loop, or more than {max_redirects} times",
+        ExitStatus.UNREACHABLE,
     )
 
 
@@ -349,9 +352,9 @@ class Lookup(ResolutionListener):
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
         """Yield the robots.txt of each origin, in order. The next ones are fetched meanwhile."""
         flights = self.origins.flights
-        for origin in origins[:_AHEAD]:
+        for origin in origins[:_ORIGINS_AHEAD]:
             flights.to(origin)  # begins to fetch
-        for origin, origin_ahead in zip_longest(origins, origins[_AHEAD:]):
+        for origin, origin_ahead in zip_longest(origins, origins[_ORIGINS_AHEAD:]):
             robots = await self.get(origin)
             del self._files[origin]
             if origin_ahead is not None:
@@ -374,10 +377,10 @@ class Lookup(ResolutionListener):
             with waiting_for(origin.robots_url):
                 answer = await self.origins.fetcher.fetch(origin, request)
         except CONFIGURATION_ERRORS as error:
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+            raise CommandError(text_of(error), ExitStatus.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
             why = noted(answer.reason, answer.note)
-            raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
+            raise CommandError(f"unreachable: {why}", ExitStatus.UNREACHABLE)
         facts = Facts(
             str(origin),
             robots_url=origin.robots_url,
@@ -400,8 +403,8 @@ class Lookup(ResolutionListener):
         if explanation.allowed:
             return
         if explanation.unreachable:
-            raise CommandError(explanation.reason, Status.UNREACHABLE)
-        raise CommandError(f"forbidden by {explanation.reason}", Status.FOUND)
+            raise CommandError(explanation.reason, ExitStatus.UNREACHABLE)
+        raise CommandError(f"forbidden by {explanation.reason}", ExitStatus.FOUND)
 
     async def download(self, request: Request, **meta: Any) -> Response:
         """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
@@ -422,7 +425,7 @@ class Lookup(ResolutionListener):
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+            raise CommandError(text_of(error), ExitStatus.UNREACHABLE) from None
         return response
 
     async def refuses(self, target: Origin, source: Origin) -> str:

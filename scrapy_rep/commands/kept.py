@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.commands.crawl import request_for
-from scrapy_rep.commands.output import CommandError, Status, WrongUsage, complain
+from scrapy_rep.commands.output import CommandError, ExitStatus, WrongUsage, complain
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import origin_of
@@ -97,7 +97,7 @@ def _sorted_out(arguments: Sequence[str]) -> _Arguments:
 def _complain_of_missing(task: CrawlTask, message: str) -> None:
     """Complain that something isn't in the cache, which the exit status also says."""
     complain(message)
-    task.statuses.add(Status.FOUND)
+    task.statuses.add(ExitStatus.FOUND)
 
 
 def _print_body(task: CrawlTask, storage: Storage, sha256: str) -> None:
@@ -307,7 +307,7 @@ def _held_in(path: Path) -> list[_HeldRequests]:
             rows = database.execute(_HELD_BY_ORIGIN).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise CommandError(
-            f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE
+            f"{path} can't be read: {text_of(error)}", ExitStatus.UNREACHABLE
         ) from None
     return [_HeldRequests(*row) for row in rows]
 

@@ -40,7 +40,7 @@ _WORD = re.compile(r"[^ ]+")
 _HANGING_INDENT = 4
 
 
-class Status(IntEnum):
+class ExitStatus(IntEnum):
     """The exit status (docs/command.md). The order of the lines counts, not the numbers: the gravest is
     the last."""
 
@@ -53,16 +53,16 @@ class Status(IntEnum):
     """Options, arguments or files make no sense, or can't be read."""
 
 
-def gravest(*statuses: Status) -> Status:
+def gravest(*statuses: ExitStatus) -> ExitStatus:
     """Return the gravest of *statuses*; ``GOOD`` for none."""
-    by_gravity = list(Status)
-    return max(statuses, key=by_gravity.index, default=Status.GOOD)
+    by_gravity = list(ExitStatus)
+    return max(statuses, key=by_gravity.index, default=ExitStatus.GOOD)
 
 
 class Ending(Exception):
     """Ends the command. The message is for the user; empty: end silently."""
 
-    def __init__(self, message: str, status: Status = Status.USAGE) -> None:
+    def __init__(self, message: str, status: ExitStatus = ExitStatus.USAGE) -> None:
         super().__init__(message)
         self.status = status
 
@@ -241,7 +241,7 @@ class Output:
         except OSError as error:
             _discard(self._stream)
             if _is_reader_gone(error):
-                raise Ending("", Status.GOOD) from None
+                raise Ending("", ExitStatus.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
 
 

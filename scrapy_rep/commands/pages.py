@@ -15,7 +15,7 @@ from scrapy import Request
 from scrapy.http import Headers, HtmlResponse, Response
 
 from scrapy_rep.commands.crawl import follow, request_for
-from scrapy_rep.commands.output import CommandError, Status, WrongUsage
+from scrapy_rep.commands.output import CommandError, ExitStatus, WrongUsage
 from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.inspection.pace import too_slow
@@ -216,7 +216,7 @@ def _print_page_rules(
         rules_in_words = ["none"]
     task.output.put_all(data, "url", rules=rules_in_words)
     if rules.noindex or rules.nofollow or data["expired"]:
-        task.statuses.add(Status.FOUND)
+        task.statuses.add(ExitStatus.FOUND)
 
 
 def _date_as_text(value: Any) -> Any:
@@ -257,7 +257,7 @@ async def _usage_of(fetched: _FetchedPage, usage_lookup: UsageLookup) -> Usage:
 def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
     """Print *usage*, after *fields*, which ``--json`` prints about every page."""
     if NO in usage.verdicts.values():
-        task.statuses.add(Status.FOUND)
+        task.statuses.add(ExitStatus.FOUND)
     words = {}
     for purpose, verdict in usage.verdicts.items():
         words[purpose] = [_VERDICTS_IN_WORDS[verdict]]
@@ -269,7 +269,7 @@ def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
 # -- sitemaps --------------------------------------------------------------------------------
 
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
-_MAX_ORIGINS = 100
+_MAX_CONTACTED_ORIGINS = 100
 
 # An origin has many spellings (upper case, a port). For this many of them, what decides about their
 # URLs is remembered; with more, all are forgotten, and the memory fills anew.
@@ -380,7 +380,9 @@ class _SitemapTree:
         robots_url = self._origin.robots_url
         robots = await self._robots_of(self._origin)
         if robots.outcome is Outcome.UNREACHABLE:
-            raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
+            raise CommandError(
+                f"unreachable: {robots.facts.error}", ExitStatus.UNREACHABLE
+            )
         urls = _sitemaps_in(robots, robots.facts.final_url or robots_url)
         line = self._task.output.line
         heading = _count_cells("URLs", "forbidden")
@@ -422,18 +424,18 @@ class _SitemapTree:
             statuses.add(error.status)
             return []
         if sitemap.forbidden:
-            statuses.add(Status.FOUND)
+            statuses.add(ExitStatus.FOUND)
         if sitemap.kind is None or sitemap.unjudged:
-            statuses.add(Status.UNREACHABLE)
+            statuses.add(ExitStatus.UNREACHABLE)
         return children
 
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't be had."""
         if sitemap.sitemap in self._seen:
-            raise CommandError("listed above", Status.GOOD)
+            raise CommandError("listed above", ExitStatus.GOOD)
         if len(self._seen) >= self._lookup.settings.sitemap_max_files:
             raise CommandError(
-                "not read: this origin has too many sitemaps", Status.UNREACHABLE
+                "not read: this origin has too many sitemaps", ExitStatus.UNREACHABLE
             )
         self._seen.add(sitemap.sitemap)
 
@@ -446,9 +448,9 @@ class _SitemapTree:
             request = Request(resolve_sitemap(sitemap.sitemap).url)
             response = await follow(self._lookup, request, get, max_redirects)
         except ValueError as error:
-            raise CommandError(str(error), Status.UNREACHABLE) from None
+            raise CommandError(str(error), ExitStatus.UNREACHABLE) from None
         if not 200 <= response.status < 300:
-            raise CommandError(f"HTTP {response.status}", Status.UNREACHABLE)
+            raise CommandError(f"HTTP {response.status}", ExitStatus.UNREACHABLE)
         return response.body
 
     async def _download(self, sitemap: Sitemap, request: Request) -> Response:
@@ -469,12 +471,12 @@ class _SitemapTree:
     async def _robots_of(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*; ``CommandError`` if it must not be contacted."""
         if origin not in self._contacted:
-            if len(self._contacted) >= _MAX_ORIGINS:
-                problem = f"not read: more than {_MAX_ORIGINS} origins"
+            if len(self._contacted) >= _MAX_CONTACTED_ORIGINS:
+                problem = f"not read: more than {_MAX_CONTACTED_ORIGINS} origins"
             else:
                 problem = await self._lookup.refuses(origin, self._origin)
             if problem:
-                raise CommandError(problem, Status.UNREACHABLE)
+                raise CommandError(problem, ExitStatus.UNREACHABLE)
             self._contacted.add(origin)
         return await self._lookup.get(origin)
 

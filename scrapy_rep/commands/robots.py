@@ -68,7 +68,12 @@ class RobotsCommand(ScrapyCommand):
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.crawl import CrawlTask, set_up_logging, use_spider
         from scrapy_rep.commands.options import module_of
-        from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
+        from scrapy_rep.commands.output import (
+            ExitStatus,
+            WrongUsage,
+            complain,
+            usage_error,
+        )
         from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import warn_of_unknown
 
@@ -84,4 +89,4 @@ class RobotsCommand(ScrapyCommand):
             raise UsageError(usage_error(error, "scrapy")) from None
         except SettingsError as error:
             complain(error)
-            self.exitcode = Status.USAGE
+            self.exitcode = ExitStatus.USAGE

@@ -15,8 +15,8 @@ from w3lib.url import safe_url_string
 from scrapy_rep.commands.output import (
     CommandError,
     Ending,
+    ExitStatus,
     Output,
-    Status,
     WrongUsage,
     complain,
     gravest,
@@ -99,7 +99,7 @@ class Task:
             if warning:
                 complain(warning)
                 break
-        self.statuses: set[Status] = set()
+        self.statuses: set[ExitStatus] = set()
         """What the work on each URL or file came to. The gravest is the exit status."""
 
     @property
@@ -202,7 +202,7 @@ class Task:
                 complain(
                     f"longer than {_MAX_INPUT_LINE:,} bytes, so not read: {start}…"
                 )
-                self.statuses.add(Status.USAGE)
+                self.statuses.add(ExitStatus.USAGE)
                 continue
             line = line.removeprefix(b"\xef\xbb\xbf").strip()
             if line:

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.commands.findings import print_findings
-from scrapy_rep.commands.output import Status, WrongUsage, complain
+from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain
 from scrapy_rep.commands.task import READ_BYTES, STDIN, read_file
 from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, OF_CHAIN, about_known
 from scrapy_rep.inspection.explanation import (
@@ -208,9 +208,9 @@ def _print_verdicts(
             )
             totals[explanation.verdict] += 1
             if explanation.unreachable:
-                task.statuses.add(Status.UNREACHABLE)
+                task.statuses.add(ExitStatus.UNREACHABLE)
             elif not explanation.allowed:
-                task.statuses.add(Status.FOUND)
+                task.statuses.add(ExitStatus.FOUND)
             _print_verdict(task, explanation, agent_width)
             rule = explanation.decision.rule
             if task.options.show and rule is not None:
@@ -336,7 +336,7 @@ def lint(task: Task) -> None:
         name = str(robots.facts.file)
         findings = _findings_about(robots)
         if any(item.severity in failing_severities for item in findings):
-            task.statuses.add(Status.FOUND)
+            task.statuses.add(ExitStatus.FOUND)
         print_findings(task.output, STDIN_IN_WORDS if name == STDIN else name, findings)
         task.output.flush()
 

@@ -20,7 +20,7 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import CommandError, Ending, Output, Status, wrapped
+from scrapy_rep.commands.output import CommandError, Ending, ExitStatus, Output, wrapped
 from scrapy_rep.commands.robots import RobotsCommand
 from scrapy_rep.commands.task import question_about
 from scrapy_rep.origins.agents import USUAL, origin_of, path_in
@@ -295,6 +295,6 @@ def test_on_windows_a_pipe_without_a_reader_may_be_an_invalid_argument(
     with pytest.raises(Ending) as raised:
         Output().flush()
     monkeypatch.undo()
-    elsewhere = f"standard output: {os.strerror(number)}", Status.USAGE
-    expected = ("", Status.GOOD) if gone else elsewhere
+    elsewhere = f"standard output: {os.strerror(number)}", ExitStatus.USAGE
+    expected = ("", ExitStatus.GOOD) if gone else elsewhere
     assert (str(raised.value), raised.value.status) == expected
