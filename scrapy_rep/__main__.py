@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.options import (
-    DECIDE,
+    DEFAULT_ACTION,
     WITHOUT_SCRAPY,
     action_of,
     add_options,
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_options(options, names)
         _check_needs(options)
-        if action_of(options) == DECIDE and options.file is None:
+        if action_of(options) == DEFAULT_ACTION and options.file is None:
             if not names:
                 raise WrongUsage("no file given")
             options.file, *names = names

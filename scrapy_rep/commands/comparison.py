@@ -151,10 +151,10 @@ class _Verdicts:
 # Kinds of lines below a list of agents (`user-agent` lines). A list is complete, so that the next
 # `user-agent` line begins another one, once a rule stands below it. For lines of the other kinds, it is
 # also complete once a line of their own kind does (REP.md sections 7, 11 and 12).
-_RULE = "rule"
-_PACE = "pace"
-_USE = "use"
-_KINDS_OF_LINES = (_RULE, _PACE, _USE)
+_RULE_LINE = "rule"
+_PACE_LINE = "pace"
+_USE_LINE = "use"
+_KINDS_OF_LINES = (_RULE_LINE, _PACE_LINE, _USE_LINE)
 
 # Fields of lines of the last kind.
 _FIELDS_ABOUT_USE = ("content-usage", "content-signal")
@@ -231,16 +231,16 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
         elif name in RULES:  # allow or disallow
             compared_value = escape(value)  # %aa and %AA mean the same
-            self._add(_RULE, (name, compared_value), line)
+            self._add(_RULE_LINE, (name, compared_value), line)
             for block in self._current_blocks.values():
                 block.is_list_complete = True
         else:  # crawl-delay, request-rate or visit-time
-            self._add(_PACE, (name, value), line)
+            self._add(_PACE_LINE, (name, value), line)
 
     def _add_other(self, name: str, value: str, line: _Line) -> None:
         """Add a line whose field the parser doesn't know."""
         if name in _FIELDS_ABOUT_USE and self._has_group:
-            self._add(_USE, (name, value), line)
+            self._add(_USE_LINE, (name, value), line)
         else:
             self.of_file.setdefault((name, value), line)
 

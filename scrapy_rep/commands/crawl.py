@@ -72,7 +72,7 @@ _ORIGINS_AHEAD = 256
 
 # Settings that differ from those of the project's crawls. Nothing is crawled, so nothing is scheduled,
 # resumed, seeded, stored, observed or closed early.
-_OVERRIDES: dict[str, Any] = {
+_OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
     "SCHEDULER": "scrapy.core.scheduler.Scheduler",
@@ -144,7 +144,7 @@ class CrawlTask(Task):
         crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
         assert process is not None  # Scrapy sets it
-        self.settings.setdict(_OVERRIDES, "cmdline")
+        self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
         # What kept the crawl from starting: the job's own errors are in RobotsSpider.error.
         errors: list[BaseException | None] = []

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-DECIDE = "decide"
+DEFAULT_ACTION = "decide"
 """The action without any option that names one."""
 
-WITHOUT_SCRAPY = (DECIDE, "compare", "lint")
+WITHOUT_SCRAPY = (DEFAULT_ACTION, "compare", "lint")
 """Actions on files, which work without a project."""
 
 
@@ -29,7 +29,7 @@ class _Action(NamedTuple):
 
 # Each action is the name of an option, too, except the first: what is done without any of these.
 _ACTIONS = {
-    DECIDE: _Action(
+    DEFAULT_ACTION: _Action(
         "verdicts",
         ("agent", "agents_of_file", "agents_known", "file", "explain", "show", "csv"),
     ),
@@ -161,7 +161,7 @@ def _given(options: Namespace, names: Iterable[str]) -> list[str]:
 def action_of(options: Namespace) -> str:
     """Return the action that *options* ask for: a key of :data:`_ACTIONS`."""
     actions = _given(options, _ACTIONS)
-    return actions[0] if actions else DECIDE
+    return actions[0] if actions else DEFAULT_ACTION
 
 
 def _option(name: str) -> str:
@@ -185,7 +185,7 @@ def _check_combination(options: Namespace) -> None:
         limited += ["json", "spider"]
     for name in _given(options, limited):
         if name not in _ACTIONS[action].options:
-            target = "verdicts" if action == DECIDE else _option(action)
+            target = "verdicts" if action == DEFAULT_ACTION else _option(action)
             raise WrongUsage(f"{_option(name)} has no effect on {target}")
     if options.header and options.file is None:
         raise WrongUsage("--header needs --file")

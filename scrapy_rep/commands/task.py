@@ -55,7 +55,7 @@ _NOT_UTF8 = "not UTF-8: {!r}"
 
 # The beginning of a site's address without its scheme: names with dots, the last one of letters, as in
 # "www.example.com:8080/".
-_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
+_ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
 
 # What looks like a site's address by the pattern above, but ends as names of files do.
 _FILE_NAME = re.compile(
@@ -330,7 +330,7 @@ def read_file(name: str, limit: int) -> bytes:
 def _address_in(text: str) -> str:
     """Return the URL that somebody means by *text* who leaves its scheme out; "" if *text* doesn't look
     like a site's address."""
-    host = _HOST.match(text)
+    host = _ADDRESS_START.match(text)
     if host is None:
         return ""
     is_host_alone = host.end() == len(text)

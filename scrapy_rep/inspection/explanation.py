@@ -338,8 +338,8 @@ class _MatchingRule(NamedTuple):
 
 
 # Decisions that no rule makes.
-_ALLOWED = Decision(True, None, None)
-_FORBIDDEN = Decision(False, None, None)
+_ALLOWED_WITHOUT_RULE = Decision(True, None, None)
+_FORBIDDEN_WITHOUT_RULE = Decision(False, None, None)
 
 
 @dataclass(frozen=True)
@@ -408,7 +408,7 @@ class RobotsFile:
         """
         chain = tuple(chain)
         if path == ROBOTS_PATH:
-            decision = _ALLOWED
+            decision = _ALLOWED_WITHOUT_RULE
             reason = "robots.txt itself may always be fetched"
         elif self.outcome is Outcome.MISSING:
             decision, reason = self._decide_without_file()
@@ -424,8 +424,8 @@ class RobotsFile:
         """Return the decision about each URL, and the reason, if the origin has no robots.txt."""
         why = self.facts.setting or f"no robots.txt ({self.answer})"
         if self.forbids:
-            return _FORBIDDEN, f"{why}: nothing may be fetched"
-        return _ALLOWED, f"{why}: no restrictions"
+            return _FORBIDDEN_WITHOUT_RULE, f"{why}: nothing may be fetched"
+        return _ALLOWED_WITHOUT_RULE, f"{why}: no restrictions"
 
     def _decide_while_unreachable(self) -> tuple[Decision, str]:
         """Return the decision about each URL, and the reason, if robots.txt is unreachable and there is
@@ -435,12 +435,15 @@ class RobotsFile:
         if self.unrestricted:
             setting = self.facts.setting
             if setting:
-                return _ALLOWED, f"{why}, {setting}: no restrictions"
+                return _ALLOWED_WITHOUT_RULE, f"{why}, {setting}: no restrictions"
             limit = "for longer than REP_UNREACHABLE_LIMIT"
-            return _ALLOWED, f"{why} {limit}: no restrictions"
+            return _ALLOWED_WITHOUT_RULE, f"{why} {limit}: no restrictions"
         if self.pass_unreachable:
-            return _ALLOWED, f'{why}: REP_UNREACHABLE = "allow" lets it pass'
-        return _FORBIDDEN, f"{why}: nothing may be fetched for now"
+            return (
+                _ALLOWED_WITHOUT_RULE,
+                f'{why}: REP_UNREACHABLE = "allow" lets it pass',
+            )
+        return _FORBIDDEN_WITHOUT_RULE, f"{why}: nothing may be fetched for now"
 
     def _decide_by_rules(
         self,

@@ -50,7 +50,7 @@ from scrapy_rep.protocol.syntax import (
     readable,
 )
 
-Check = Callable[[bytes], Iterable[Finding]]
+LintCheck = Callable[[bytes], Iterable[Finding]]
 """A further check for :func:`lint`: gets the part of the file that counts."""
 
 
@@ -58,7 +58,7 @@ def lint(
     body: bytes,
     *,
     robots_url: str | None = None,
-    also: Sequence[Check] = (),
+    also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*: one finding of each kind, with all its lines, in the
     order of their first lines.
@@ -79,14 +79,14 @@ def every_finding(
     body: bytes,
     *,
     robots_url: str | None = None,
-    also: Sequence[Check] = (),
+    also: Sequence[LintCheck] = (),
 ) -> Iterator[Finding]:
     """Yield a finding for each line, in no order. Arguments as for :func:`lint`."""
     kept = cut(body)
     outline = Outline.of(kept)
     yield from _file(body, kept, outline)
     if not _UTF16.match(body):
-        yield from _lines(kept, outline)
+        yield from _single_lines(kept, outline)
     yield from _groups(outline)
     yield from effects(kept, outline, robots_url)
     for check in also:
@@ -192,7 +192,7 @@ _MAX_GUESSES = 2_000
 _MAX_COMPARED_NAME = 50
 
 
-def _lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
+def _single_lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     """Yield what is wrong with lines one by one, and with a page of HTML among them."""
     texts = []  # the lines in latin-1, one character a byte, as the parser reads them
     for number, row in enumerate(rows(kept), 1):

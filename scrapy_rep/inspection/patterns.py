@@ -10,7 +10,7 @@ from typing import NamedTuple
 _STARS = re.compile(r"\*+")
 
 # A star in place of a folder's name.
-_FOLDER = re.compile(r"(?<=/)\*(?=/)")
+_STAR_FOLDER = re.compile(r"(?<=/)\*(?=/)")
 
 # Characters: of a longer pattern, no path is made up as an example.
 _MAX_PATTERN = 500
@@ -19,7 +19,7 @@ BLANK = re.compile(r"[ \t\v\f]")
 """A space or a tab: crawlers send them as %20 and %09."""
 
 # A URL with its scheme and host. Group 1: its path, without the first slash.
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
+_WRITTEN_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
 
 # What people write as a pattern, and what they should have written.
 _PATTERN_OF_WORD = {"all": "/", "everything": "/", "none": "", "nothing": ""}
@@ -102,19 +102,19 @@ def example_of(pattern: str) -> str:
     """Return a path that a pattern matches, "" if none comes to mind."""
     if not can_match(pattern) or len(pattern) > _MAX_PATTERN:
         return ""
-    path = _FOLDER.sub("x", pattern.removesuffix("$"))
+    path = _STAR_FOLDER.sub("x", pattern.removesuffix("$"))
     path = path.replace("*", "")
     return path if path.startswith("/") else f"/{path}"
 
 
 def is_url(written: str) -> bool:
-    return _URL.match(written) is not None
+    return _WRITTEN_URL.match(written) is not None
 
 
 def path_meant(written: str) -> str:
     """Return the path that the author of a rule that begins with neither ``/`` nor ``*`` may have
     meant."""
-    url = _URL.match(written)
+    url = _WRITTEN_URL.match(written)
     if url is not None:
         return f"/{url[1]}"
     word = written.lower()
