@@ -45,6 +45,7 @@ class ExitStatus(IntEnum):
     the last."""
 
     GOOD = 0
+    """Nothing to report."""
     FOUND = 1
     """Something is disallowed, wrong, missing or changed, depending on what the command was asked."""
     UNREACHABLE = 3

@@ -81,7 +81,7 @@ class _PageFetcher:
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._responses: dict[str, Response] = {}
-        """Of all requests so far, by URL."""
+        """Those so far, by URL."""
 
     async def follow(self, request: Request, chain: Chain) -> PageOrError:
         """Return the page to which redirects of *request* lead, as far as robots.txt lets the crawler
@@ -226,6 +226,7 @@ def _date_as_text(value: Any) -> Any:
 
 # -- usage -----------------------------------------------------------------------------------
 
+# What the statements about a page (preferences/statements.py) say of a purpose such as AI training.
 _VERDICTS_IN_WORDS = {YES: "yes", NO: "no", None: "not said"}
 
 
@@ -296,21 +297,35 @@ class Sitemap:
     """What ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
 
     sitemap: str
+    """Its URL."""
     listed_in: str
+    """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
+    """1 for a sitemap that robots.txt lists, 2 for one that such an index lists, and so on."""
     kind: str | None = None
+    """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
+    """The HTTP status of the last response."""
     final_url: str = ""
+    """Where redirects led."""
     sitemaps: int = 0
+    """How many sitemaps it lists, if it is an index."""
     urls: int = 0
+    """How many URLs of pages it lists."""
     forbidden: int = 0
+    """How many of the URLs robots.txt forbids: that of their own host."""
     foreign: int = 0
+    """How many of the URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
     unjudged: int = 0
+    """How many of the URLs are on hosts whose robots.txt is unavailable."""
     invalid: int = 0
+    """How many entries have no URL."""
     broken: int = 0
+    """How many entries have a damaged URL."""
     rules: Counter[_RulePlace] = field(default_factory=Counter)
     """How many URLs each rule forbids."""
     fetched: bool = False
+    """Whether there was a response."""
     problem: str | None = None
     """Why it could not be read, or not to its end."""
     ancestry: tuple[str, ...] = ()

@@ -66,8 +66,8 @@ Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
 
 Job = Callable[[Any], Awaitable[None]]
-"""Work that fetches: gets a :class:`~scrapy_rep.commands.crawl.Lookup`. Any here, since that module
-imports Scrapy."""
+"""Work that fetches. It gets a :class:`~scrapy_rep.commands.crawl.Lookup`, which can't be named here, since
+its module imports Scrapy."""
 
 
 class Question(NamedTuple):
