@@ -315,9 +315,9 @@ class Sitemap:
     forbidden: int = 0
     """How many of the URLs robots.txt forbids: that of their own host."""
     foreign: int = 0
-    """How many of the URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
+    """How many allowed URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
     unjudged: int = 0
-    """How many of the URLs are on hosts whose robots.txt is unavailable."""
+    """How many of the URLs are on hosts whose robots.txt can't be fetched, or must not be contacted."""
     invalid: int = 0
     """How many entries have no URL."""
     broken: int = 0

@@ -43,6 +43,8 @@ class RobotsCommand(ScrapyCommand):
             "2 wrong usage or input, 3 some robots.txt unreachable."
         )
 
+    # Scrapy calls these three in this order.
+
     def add_options(self, parser: ArgumentParser) -> None:
         from scrapy_rep.commands.options import add_options
 
@@ -84,7 +86,9 @@ class RobotsCommand(ScrapyCommand):
             set_up_logging(self.settings)
             warn_of_unknown(self.settings)
             task = CrawlTask(self, args, opts)
-            self.exitcode = task.run(getattr(import_module(module), action))
+            # A function of the action's name, such as lint() in commands/verdicts.py.
+            carry_out = getattr(import_module(module), action)
+            self.exitcode = task.run(carry_out)
         except WrongUsage as error:
             raise UsageError(usage_error(error, "scrapy")) from None
         except SettingsError as error:

@@ -356,7 +356,7 @@ def _joined_agents(
     for agent in group.agents:
         if agent.line >= last_part:
             in_last_part.add(agent.token)
-    only_above = []  # agents that may have been meant to have no rules
+    only_above = []  # agents that were hardly meant to obey the rules below the gap
     for token in _tokens_of(group):
         if token in crawlers.rules and token not in in_last_part:
             only_above.append(token)
@@ -386,7 +386,7 @@ def _joined_agents(
 
 
 def _says_less(line: RuleLine) -> tuple[bool, bool]:
-    """Sorts rules: what is forbidden, what is allowed, empty rules."""
+    """A key to sort rules by: first what is forbidden, then what is allowed, then empty rules."""
     return not line.pattern, line.rule.allow
 
 

@@ -389,7 +389,7 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
 
 
 def _line_or_zero(item: Finding) -> int:
-    """Sorts findings about the whole file before those about lines."""
+    """A key to sort findings by: those about the whole file before those about lines."""
     return item.line or 0
 
 

@@ -582,8 +582,8 @@ def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
 
 
 def _rank(line: RuleLine) -> tuple[int, bool]:
-    """Sorts rules as the matcher ranks them: the longest, then an allow; of equals, the first stays
-    first."""
+    """A key to sort rules by, as the matcher ranks them: the longest first, then an allow. Of equals, the
+    first in the file stays first."""
     return -len(line.pattern), not line.rule.allow
 
 
