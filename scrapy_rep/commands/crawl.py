@@ -164,8 +164,8 @@ class CrawlTask(Task):
             if isinstance(crawl_error, Exception):
                 message = text_of(crawl_error)
                 raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
-        # There is no spider if the crawl was stopped before it began. What RobotsSpider has from the start
-        # says that.
+        # If the crawl was stopped before it began, there is no spider: then the error with which each
+        # RobotsSpider begins says so.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
         if job_error is not None:
             raise job_error
@@ -252,7 +252,8 @@ class RobotsSpider(Spider):
     error: Exception | None = CommandError(
         "stopped before it was done", ExitStatus.UNREACHABLE
     )
-    """What went wrong; None once the job has ended. CrawlTask.crawl() raises it."""
+    """What CrawlTask.crawl() raises in the end: this, unless the job ends (then None) or fails (then its
+    error)."""
     job: Job
     """Given by CrawlTask.crawl(): Scrapy sets the arguments of a spider as attributes."""
 
@@ -265,6 +266,7 @@ class RobotsSpider(Spider):
             async def stop() -> None:
                 running.cancel()
 
+            # The engine calls stop() before it closes the spider (engine/access.py).
             EngineAccess(self.crawler).before_closing(Stage.SEEDING, stop)
             await maybe_deferred_to_future(running)
             self.error = None
@@ -382,7 +384,7 @@ class Lookup(ResolutionListener):
             why = noted(answer.reason, answer.note)
             raise CommandError(f"unreachable: {why}", ExitStatus.UNREACHABLE)
         facts = Facts(
-            str(origin),
+            origin=str(origin),
             robots_url=origin.robots_url,
             file=origin.robots_url,
             status=answer.status,
@@ -437,11 +439,12 @@ class Lookup(ResolutionListener):
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Keep what is known of an origin, now that a fetch has ended or the cache had an answer."""
+        # None: nothing was fetched, since the cache had an answer.
         answer = flight.answer
         entry = state.entry
         is_stale = isinstance(state.status, Stale)
         is_failing = entry.unreachable_since is not None
-        # The entry has only answers that count. What was answered just now may not: a status 500.
+        # The entry has the last answer that counts. The one of just now may not count, as a status 500.
         latest: Answer | Entry = entry if answer is None else answer
         notes = []
         if answer is not None and answer.note:

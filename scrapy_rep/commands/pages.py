@@ -446,6 +446,7 @@ class _SitemapTree:
 
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't be had."""
+        # Several may list the same one, and an index may list itself. That is no error.
         if sitemap.sitemap in self._seen:
             raise CommandError("listed above", ExitStatus.GOOD)
         if len(self._seen) >= self._lookup.settings.sitemap_max_files:
@@ -503,6 +504,8 @@ class _SitemapTree:
             max_entries=settings.sitemap_max_urls,
             url=sitemap.final_url,
         )
+        # Percent-encodes URLs, as for requests. Of hosts that aren't ASCII, which take time, it takes only
+        # so many; with more, it raises ValueError, as for what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):

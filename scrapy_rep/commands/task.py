@@ -104,12 +104,14 @@ class Task:
 
     @property
     def obey_global(self) -> bool:
-        """Whether a crawler without a group of its own obeys the ``*`` group."""
+        """Whether a crawler without a group of its own obeys the ``*`` group. In a project, settings decide
+        (``CrawlTask``)."""
         return True
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: a site that asks for a longer crawl delay is not crawled."""
+        """Seconds: a site that asks for a longer crawl delay is not crawled. None: there is no limit. In a
+        project, settings decide (``CrawlTask``)."""
         return None
 
     def run(self, action: Callable[[Task], None]) -> int:
