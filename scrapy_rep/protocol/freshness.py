@@ -350,8 +350,8 @@ def unreachable_seconds(
     :param before: the result for the previous failure
     :param attempts: failures in a row before this one
     :param elapsed: seconds since the last attempt; the clock may have been set since
-    :param limit: for how many seconds an origin may be unreachable before its rules lapse; each pause
-        between two attempts counts for at most ``1 / SHARES`` of it
+    :param limit: after how many seconds something changes for the origin: ``BLACKOUT``, or Google's 30
+        days. Each pause between two attempts counts for at most ``1 / SHARES`` of it
     """
     if not attempts:
         return 0.0
