@@ -46,6 +46,7 @@ class Wildcards:
         blocks: dict[str, list[tuple[str, int, str]]] = {any_path: []}
         for key, pattern in sorted(rules, reverse=True):
             start, _, needle = pattern.removesuffix("$").partition("*")
+            # The needle is the longest text between stars: a path without it can't match.
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             if start == "/":  # as all paths begin
@@ -63,7 +64,8 @@ class Wildcards:
         """Return the key of the best rule that matches *path*, or *best_key* if that is larger."""
         # Stripping these from a pattern leaves nothing if the path has all of its characters.
         letters = "*$" + "".join(set(path)) if len(path) > _LONG_PATH else ""
-        # A loop of its own, since mostly none of these needles is in the path.
+        # A loop of its own, since mostly none of these needles is in the path. For a long path it only
+        # starts _best_of(), which looks at the characters before it searches.
         for needle in self._anywhere:
             if letters or needle in path:
                 first = self._anywhere.index(needle)
