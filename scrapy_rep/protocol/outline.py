@@ -20,8 +20,8 @@ from scrapy_rep.protocol.syntax import (
     SPACE,
     agent_token,
     escape,
+    fields_in,
     normalise,
-    read,
     readable,
 )
 
@@ -80,7 +80,9 @@ class Outline:
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
         rows = normalise(body).split("\n")
-        outline = cls({number: (kind, value) for number, kind, value in read(rows)})
+        outline = cls(
+            {number: (kind, value) for number, kind, value in fields_in(rows)}
+        )
         group = Group([], outline.ungrouped)
         for number, (kind, value) in outline.fields.items():
             if kind in RULES:

@@ -28,9 +28,9 @@ from scrapy_rep.protocol.syntax import (
     agent_token,
     as_bytes,
     field_of,
+    fields_in,
     normalise,
     obeyed,
-    read,
     readable_url,
 )
 
@@ -380,7 +380,7 @@ class Groups:
             if name is not None:
                 named, ended = name == token or (named and not ended), False
             for number, field, value in (
-                read(stretch.split("\n"), line) if named else ()
+                fields_in(stretch.split("\n"), line) if named else ()
             ):
                 ended = ended or field in RULES or field in _PACE
                 if field in _PACE and (seconds := _PACE[field](value)) is not None:
@@ -417,7 +417,7 @@ def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
     values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
+    for _, _, value in fields_in(_LINES_OF_SITEMAPS.findall("\n" + text)):
         if value:
             values.append(readable_url(value))
     return tuple(values)
