@@ -153,10 +153,10 @@ def is_exempt(request: Request, response: Response) -> bool:
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True
     own_urls = [response.url]
-    if response.request is not None:
-        # Where the page was requested, before all redirects, too.
-        own_urls.append(response.request.url)
-        own_urls += response.request.meta.get("redirect_urls", ())
+    sent = response.request
+    if sent is not None:
+        # The page itself is also what was requested before redirects.
+        own_urls = [response.url, sent.url, *sent.meta.get("redirect_urls", ())]
     return _without_fragment(request.url) in map(_without_fragment, own_urls)
 
 
