@@ -20,9 +20,22 @@ _MONTHS = [
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 # Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe does.
 _ZONES = {
-    "": 0, "z": 0, "ut": 0, "utc": 0, "gmt": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120,
-    "eet": 120, "eest": 180, "msk": 180, "ist": 330, "jst": 540, "kst": 540, "aest": 600,
-    "aedt": 660, "est": -300, "edt": -240, "cst": -360, "cdt": -300, "mst": -420, "mdt": -360,
+    # Greenwich
+    "": 0, "z": 0, "ut": 0, "utc": 0, "gmt": 0,
+    # Europe
+    "wet": 0, "west": 60,
+    "bst": 60,
+    "cet": 60, "cest": 120,
+    "eet": 120, "eest": 180,
+    "msk": 180,
+    # Asia and Australia
+    "ist": 330,
+    "jst": 540, "kst": 540,
+    "aest": 600, "aedt": 660,
+    # America
+    "est": -300, "edt": -240,
+    "cst": -360, "cdt": -300,
+    "mst": -420, "mdt": -360,
     "pst": -480, "pdt": -420,
 }
 # Words in a date that say nothing: "December 3rd", "the 3rd of December", "at 13:09".
@@ -78,10 +91,11 @@ def latest(text: str) -> datetime | None:
             return moment(datetime.fromisoformat(text))
     parts = _YEAR_AND_MONTH.fullmatch(text)
     if parts is not None:
-        year, month = int(parts["year"]), int(parts["month"] or 12)
+        year = parts["year"]
+        month = int(parts["month"] or 12)
         if 1 <= month <= 12:
-            last_day = monthrange(year, month)[1]
-            text = f"{parts['year']}-{month}-{last_day}"
+            _, last_day = monthrange(int(year), month)
+            text = f"{year}-{month}-{last_day}"
     read = _read(text)
     if read.moment is None or read.has_time:
         return read.moment
@@ -112,7 +126,9 @@ def read_date(text: str) -> datetime | None:
 def _read(text: str) -> _DateRead:
     if len(text) > _MAX_DATE:
         return _DateRead(None, has_time=False)
-    text = " ".join(_COMMENT.sub(" ", text.lower()).split())
+    text = _COMMENT.sub(" ", text.lower())
+    # With one blank between two words.
+    text = " ".join(text.split())
     clock = _TIME.search(text)
     try:
         if clock is not None:
@@ -133,7 +149,9 @@ def _moment_at(clock: re.Match[str], text: str) -> datetime:
     """
     after = _AFTER_TIME.fullmatch(text, clock.end())
     assert after is not None  # the pattern matches anything
-    day_text = f"{text[: clock.start()]} {after['year'] or ''}".strip(" ,")
+    before = text[: clock.start()]
+    year_after = after["year"] or ""
+    day_text = f"{before} {year_after}".strip(" ,")
     year, month, day = _day(day_text)
     hour, minute, second = _time_of_day(clock)
     following_days = 0
@@ -141,7 +159,8 @@ def _moment_at(clock: re.Match[str], text: str) -> datetime:
         hour, following_days = 0, 1
     local = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     local += timedelta(days=following_days)
-    return local - timedelta(minutes=_minutes_east(after["zone"].strip()))
+    zone = after["zone"].strip()
+    return local - timedelta(minutes=_minutes_east(zone))
 
 
 def _time_of_day(clock: re.Match[str]) -> tuple[int, int, int]:
@@ -173,8 +192,10 @@ def _minutes_east(zone: str) -> int:
     offset = _OFFSET.fullmatch(zone)
     if offset is None:
         raise ValueError
-    minutes = 60 * int(offset["hours"]) + int(offset["minutes"] or 0)
-    return -minutes if offset["sign"] == "-" else minutes
+    hours = int(offset["hours"])
+    minutes = int(offset["minutes"] or 0)
+    total = 60 * hours + minutes
+    return -total if offset["sign"] == "-" else total
 
 
 def _day(text: str) -> tuple[int, int, int]:
@@ -286,7 +307,8 @@ def fresh_seconds(
     max_ages = _MAX_AGE.findall(cache_control)
     if not max_ages:
         return default
-    lifetime = min(map(_seconds, max_ages)) - _age_seconds(age)
+    shortest = min(map(_seconds, max_ages))
+    lifetime = shortest - _age_seconds(age)
     return min(max(lifetime, minimum), maximum)
 
 
@@ -300,7 +322,8 @@ _WAIT = re.compile(
 def _age_seconds(header: str | None) -> float:
     """Return the seconds in an ``Age`` header; 0 without one, or if it is no whole number."""
     text = (header or "").strip()
-    return _seconds(text) if text.isascii() and text.isdigit() else 0.0
+    is_number = text.isascii() and text.isdigit()
+    return _seconds(text) if is_number else 0.0
 
 
 def _seconds(number: str) -> float:
@@ -321,7 +344,9 @@ def retry_after(value: str | None, now: float) -> float | None:
         return longest
     # Not all of them are numbers of seconds, so the whole must be a date: it contains a comma, too.
     date = read_date(header.strip('" '))
-    return None if date is None else max(0.0, date.timestamp() - now)
+    if date is None:
+        return None
+    return max(0.0, date.timestamp() - now)
 
 
 def backoff(

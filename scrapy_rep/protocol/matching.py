@@ -6,8 +6,7 @@
   those that begin with a path (``/dir/*.css$``), if the URL's path begins otherwise; any rule whose
   longest literal after the first star, the *needle*, is not in the path.
 
-Internally a rule is an integer, its key, ordered as the protocol orders rules: by length in octets,
-then allow before disallow, then the first line.
+Internally a rule is an integer, its key: the largest of several is that of the rule that wins.
 """
 
 from __future__ import annotations
@@ -18,14 +17,39 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, compress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
 
+# The parts of a rule's key, from the highest bits to the lowest:
+#
+#     length of the pattern in octets | 1 for allow, 0 for disallow | 2**20 - 1 - line
+#
+# So the largest key is that of the longest rule; of equally long ones, of an allow; of these, of the first
+# line. The two parts below the length are the rule's *number*. 20 bits suffice for the lines of 512,000
+# bytes.
+ALLOW = 1 << 20
+"""The bit of a number or key that is set for an allow."""
+LENGTH_BIT = 21
+"""The lowest bit of a key's length."""
+SHORTEST = 1 << LENGTH_BIT
+"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
+
+
+def line_of(number: int) -> int:
+    """Return the line of a rule by its number or key."""
+    lowest_bits = number & (ALLOW - 1)
+    return ALLOW - 1 - lowest_bits
+
+
 # Characters. For a longer path, we first look whether it has all characters of a rule at all, since
 # searching it for each rule's needle takes time.
 _LONG_PATH = 300
+
+
+# Needle (see the module's docstring), key and pattern of a rule.
+_Row: TypeAlias = "tuple[str, int, str]"
 
 
 class Wildcards:
@@ -43,27 +67,32 @@ class Wildcards:
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """*rules*: key and pattern of each."""
         any_path = ""
-        blocks: dict[str, list[tuple[str, int, str]]] = {any_path: []}
+        blocks: dict[str, list[_Row]] = {any_path: []}
         for key, pattern in sorted(rules, reverse=True):
-            start, _, needle = pattern.removesuffix("$").partition("*")
+            text = pattern.removesuffix("$")
+            start, _, needle = text.partition("*")
             # The needle is the longest text between stars: a path without it can't match.
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             if start == "/":  # as all paths begin
                 start = any_path
-            blocks.setdefault(start, []).append((needle, key, pattern))
+            block = blocks.setdefault(start, [])
+            block.append((needle, key, pattern))
         rows = chain.from_iterable(blocks.values())
         self._needles, keys, self._patterns = zip(*rows)
         self._keys: array[int] = array("q", keys)
         self._starts = tuple(blocks)[1:]
-        self._ends = array("i", accumulate(map(len, blocks.values())))
+        lengths = map(len, blocks.values())
+        self._ends = array("i", accumulate(lengths))
         # The needles of the first block.
         self._anywhere = self._needles[: self._ends[0]]
 
     def best(self, path: str, best_key: int) -> int:
         """Return the key of the best rule that matches *path*, or *best_key* if that is larger."""
         # Stripping these from a pattern leaves nothing if the path has all of its characters.
-        letters = "*$" + "".join(set(path)) if len(path) > _LONG_PATH else ""
+        letters = ""
+        if len(path) > _LONG_PATH:
+            letters = "*$" + "".join(set(path))
         # A loop of its own, since mostly none of these needles is in the path. For a long path it only
         # starts _best_of(), which looks at the characters before it searches.
         for needle in self._anywhere:
@@ -75,7 +104,8 @@ class Wildcards:
             ends = self._ends
             for block, start in enumerate(self._starts):
                 if path.startswith(start):
-                    first, end = ends[block], ends[block + 1]
+                    first = ends[block]
+                    end = ends[block + 1]
                     best_key = self._best_of(first, end, path, best_key, letters)
         return best_key
 
@@ -86,10 +116,12 @@ class Wildcards:
         of one block. *letters*: those of a long path, else empty."""
         if self._keys[first] < best_key:  # the rows after it have smaller keys still
             return best_key
-        for row, needle in enumerate(self._needles[first:end], first):
-            if letters and self._patterns[row].strip(letters):
+        needles = self._needles[first:end]
+        for row, needle in enumerate(needles, first):
+            pattern = self._patterns[row]
+            if letters and pattern.strip(letters):
                 continue
-            if needle in path and _matches(path, self._patterns[row]):
+            if needle in path and _matches(path, pattern):
                 return max(best_key, self._keys[row])
         return best_key
 
@@ -128,13 +160,17 @@ class Rule:
     """The whole line, without its comment; empty for a rule from no file."""
 
     def __str__(self) -> str:
-        return self.text or f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
+        if self.text:
+            return self.text
+        name = "Allow" if self.allow else "Disallow"
+        return f"{name}: {self.pattern}"
 
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
         """Return the rule in *row*, the text of line number *line*. *row* and the rule's *value* are
         latin-1, as syntax.py reads them; the rule has them as their author wrote them."""
-        text = row.partition("#")[0].translate(_BLANKS).strip()
+        without_comment = row.partition("#")[0]
+        text = without_comment.translate(_BLANKS).strip()
         return cls(line, readable(value), allow, readable(text))
 
 
@@ -146,27 +182,6 @@ class Decision(NamedTuple):
     """The rule that decided, an empty one if no other matches. None: no rule matches."""
     agent: str | None
     """The group that applied: a token of the crawler's chain, ``*``, or None."""
-
-
-# How a rule becomes an integer, its key. From the highest bits to the lowest:
-#
-#     length of the pattern in octets | 1 for allow, 0 for disallow | 2**20 - 1 - line
-#
-# So the largest of several keys is that of the rule that wins: the longest; of equally long ones, an
-# allow; of these, the first line. The parts below the length are the rule's *number*. 20 bits suffice
-# for the lines of 512,000 bytes.
-ALLOW = 1 << 20
-"""The bit of a number or key that is set for an allow."""
-LENGTH_BIT = 21
-"""The lowest bit of a key's length."""
-SHORTEST = 1 << LENGTH_BIT
-"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
-
-
-def line_of(number: int) -> int:
-    """Return the line of a rule by its number or key."""
-    lowest_bits = number & (ALLOW - 1)
-    return ALLOW - 1 - lowest_bits
 
 
 # Bytes of memory that Rules take besides their text, measured: once,
@@ -187,7 +202,10 @@ def path_of(url: str) -> str:
     """Return path, parameters and query of *url*, starting with ``/``. Takes any text, as Google's
     matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all."""
     match = _PATH.match(url)
-    path = match[1] if match else "/"
+    if match is None:
+        return "/"
+    path = match[1]
+    # Parameters or a query may follow the host directly.
     return path if path[0] == "/" else "/" + path
 
 
@@ -218,23 +236,23 @@ class Rules:
         # Searching all values at once is faster than searching each. So below.
         text = "".join(values)
         if "%" in text or not text.isascii():
-            # escape() would return most values as they are, and each call takes time.
-            values = [
-                escape(value) if "%" in value or not value.isascii() else value
-                for value in values
-            ]
+            values = _escaped(values)
             text = "".join(values)
+        # Pattern to number.
         rules = dict(zip(values, numbers))
         if len(rules) < len(values):
-            # Of equal patterns the largest number counts: it comes last, and replaces the others.
-            rules = {value: number for number, value in sorted(zip(numbers, values))}
+            # Of equal patterns the largest number counts. As the last one it replaces the others.
+            by_number = sorted(zip(numbers, values))
+            rules = {value: number for number, value in by_number}
             text = "".join(rules)
         has_index = "/index.htm" in text
         if has_index:
             _allow_directories_of_indexes(rules)
-        self.size = _BYTES_OF_RULES + len(text) + _BYTES_OF_A_RULE * len(rules)
+        self.size = _BYTES_OF_RULES + len(text)
         """Approximate bytes of memory."""
-        # The key of the best rule that matches every path: that of an empty rule, `/` or `*`.
+        self.size += _BYTES_OF_A_RULE * len(rules)
+        # The key of the best rule that matches every path: an empty one, which has the length 0; "/", which
+        # has the length 1; or one of only stars.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
@@ -245,13 +263,8 @@ class Rules:
         # A tuple, since the garbage collector ignores tuples of strings, but not lists.
         self._prefixes = prefixes = tuple(sorted(rules))
         self._numbers = array("i", map(rules.__getitem__, prefixes))
-        # Those that are prefixes of other prefixes, longest first. In the order of the alphabet, the
-        # next prefix after such a one starts with it.
-        self._inner: tuple[str, ...] = ()
-        if len(prefixes) > 1:
-            inner = [*compress(prefixes, map(str.startswith, prefixes[1:], prefixes))]
-            if inner:
-                self._inner = tuple(sorted(inner, key=len, reverse=True))
+        # Those of them that other prefixes begin with, longest first.
+        self._inner = _inner_prefixes(prefixes) if len(prefixes) > 1 else ()
 
     def _take_special(self, rules: dict[str, int]) -> None:
         """Move the rules with ``*`` or a final ``$`` from *rules* (pattern to number) to where they are
@@ -299,11 +312,33 @@ class Rules:
                 key = (len(prefix) << LENGTH_BIT) + self._numbers[index]
                 if key > best_key:
                     best_key = key
-        if self._exact is not None and self._exact.get(path, 0) > best_key:
-            best_key = self._exact[path]
+        if self._exact is not None:
+            key = self._exact.get(path, 0)
+            if key > best_key:
+                best_key = key
         if self._wildcards is not None:
             best_key = self._wildcards.best(path, best_key)
         return best_key
+
+
+def _escaped(values: list[str]) -> list[str]:
+    """Return *values* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It would return most of
+    them as they are, so these are spared the call."""
+    return [
+        escape(value) if "%" in value or not value.isascii() else value
+        for value in values
+    ]
+
+
+def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of the sorted *prefixes* are prefixes of others, longest first: in this order, the next
+    one begins with them."""
+    following = prefixes[1:]
+    inner = list(compress(prefixes, map(str.startswith, following, prefixes)))
+    if not inner:
+        return ()
+    inner.sort(key=len, reverse=True)
+    return tuple(inner)
 
 
 def _allow_directories_of_indexes(rules: dict[str, int]) -> None:
@@ -313,7 +348,9 @@ def _allow_directories_of_indexes(rules: dict[str, int]) -> None:
         slash = pattern.rfind("/")
         if number & ALLOW and pattern.startswith("/index.htm", slash):
             directory = pattern[: slash + 1] + "$"
-            rules[directory] = max(number, rules.get(directory, 0))
+            # There may be a rule for the directory itself.
+            own_number = rules.get(directory, 0)
+            rules[directory] = max(number, own_number)
 
 
 NO_RULES = Rules([], [])

@@ -88,7 +88,9 @@ class PageRule:
     @property
     def where(self) -> str:
         """The source, with the line."""
-        return self.source if self.line is None else f"{self.source} (line {self.line})"
+        if self.line is None:
+            return self.source
+        return f"{self.source} (line {self.line})"
 
     def __str__(self) -> str:
         if self.value is None:
@@ -130,12 +132,14 @@ class PageRules:
         for number, line in enumerate(values, start=1):
             if unread_bytes <= 0:
                 break
-            start = line[:unread_bytes]
+            text = line[:unread_bytes]
             unread_bytes -= len(line) + 1
-            text = start if isinstance(start, str) else start.decode("latin-1")
+            if not isinstance(text, str):
+                text = text.decode("latin-1")
+            source = f"X-Robots-Tag {number}"
             for agent, name, value in _read(text, tokens):
                 if agent in tokens:
-                    rules.append(PageRule(name, value, f"X-Robots-Tag {number}"))
+                    rules.append(PageRule(name, value, source))
         return cls(_without_repeats(rules))
 
     @classmethod
@@ -148,13 +152,16 @@ class PageRules:
         """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
         :meth:`from_headers`."""
         if isinstance(body, str):
-            body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
+            body = as_bytes(body[:MAX_BYTES])
+            encoding = "utf-8"
         unread_bytes = MAX_TEXT
         rules: list[PageRule] = []
         names = {"robots", *_tokens(agents)}
         for meta, content, line in metas_of(body, encoding, names):
-            for _, name, value in _read(content[:unread_bytes], None):
-                rules.append(PageRule(name, value, f"meta {meta}", line))
+            source = f"meta {meta}"
+            text = content[:unread_bytes]
+            for _, name, value in _read(text, None):
+                rules.append(PageRule(name, value, source, line))
             unread_bytes -= len(content) + _META_BYTES
             if unread_bytes <= 0:
                 break
@@ -218,7 +225,8 @@ class PageRules:
     @property
     def unavailable_after(self) -> datetime | None:
         """When the page becomes noindex, with a time zone."""
-        dates = [rule.value for rule in self.rules if isinstance(rule.value, datetime)]
+        values = self._values_of(_DATE_RULE)
+        dates = [value for value in values if isinstance(value, datetime)]
         return min(dates, default=None)
 
     def expired(self, now: datetime | float) -> bool:
@@ -238,7 +246,8 @@ class PageRules:
         """Return the lowest number of the rules with this *name*; -1 if all of them say "no limit", None
         if there are none."""
         values = self._values_of(name)
-        limits = [value for value in values if isinstance(value, int) and value >= 0]
+        numbers = [value for value in values if isinstance(value, int)]
+        limits = [number for number in numbers if number >= 0]
         if limits:
             return min(limits)
         return -1 if values else None
@@ -252,7 +261,9 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
     ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
-    return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
+    without_digits = obeyed(chain, False)
+    tokens = {token.lower() for token in (*without_digits, *chain)}
+    return tokens - {"", GLOBAL}
 
 
 def _read(
@@ -286,7 +297,9 @@ def _is_agent(name: str, tokens: Collection[str]) -> bool:
     """Return whether *name*, before a colon and a known rule, is an agent's. *tokens*: the crawler's."""
     if name in _RULE_NAMES:
         return False
-    return not name.startswith(_LIMIT_PREFIX) or leading_token(name) in tokens
+    if name.startswith(_LIMIT_PREFIX):
+        return leading_token(name) in tokens
+    return True
 
 
 def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
@@ -313,7 +326,8 @@ def _date(text: str, position: int) -> tuple[Value, int]:
     text = text[: position + _MAX_DATE]
     after = _AFTER_DATE.search(text, position)
     end = len(text) if after is None else after.start()
-    parts = text[position:end].split(",")[:_MAX_DATE_PARTS]
+    between_commas = text[position:end].split(",")
+    parts = between_commas[:_MAX_DATE_PARTS]
     for count in range(len(parts), 0, -1):
         candidate = ",".join(parts[:count])
         date = read_date(candidate.strip(_AROUND_DATES))
