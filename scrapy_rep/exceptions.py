@@ -71,7 +71,8 @@ class UsageDisallowed(IgnoreRequest):
         self.purpose = purpose
         self.statement = statement
         """The :class:`scrapy_rep.preferences.Statement` that disallows it."""
-        super().__init__(clean(f"Use for {purpose} is not permitted ({statement})"))
+        message = f"Use for {purpose} is not permitted ({statement})"
+        super().__init__(clean(message))
 
 
 class NotFetched(Exception):

@@ -127,7 +127,8 @@ def encoding_of(response: Response) -> str:
     """Return the encoding of the markup of *response*. Finding it is slow, and needed only for
     markup that isn't ASCII: in UTF-16, with zeros among its first bytes; in ISO-2022, with escape
     characters."""
-    if b"\0" in response.body[:1024] or b"\x1b" in response.body:
+    start = response.body[:1024]
+    if b"\0" in start or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
     return "utf-8"
 
@@ -142,9 +143,10 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
     if response is None:
         return [link for link in links if not link.nofollow]
     request = links
-    if is_exempt(request, response) or refusal(request, response) is None:
+    if is_exempt(request, response):
         return request
-    return None
+    is_refused = refusal(request, response) is not None
+    return None if is_refused else request
 
 
 def is_exempt(request: Request, response: Response) -> bool:
@@ -172,7 +174,8 @@ def refusal(
     if by_page:
         rule = page_rules(response, chain).saying("nofollow", "none")
         if rule is not None:
-            return Refusal("nofollow", f"{rule.where}: {rule}, of {response.url}")
+            reason = f"{rule.where}: {rule}, of {response.url}"
+            return Refusal("nofollow", reason)
     if not by_links or not is_html(response):
         return None
     if _without_fragment(request.url) not in _marked_links(response):
@@ -368,4 +371,6 @@ class PageMiddleware(BaseSpiderMiddleware):
         dropped = "item from" if verdict in ("noindex", "expired") else "request to"
         message = f"{action} {dropped} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        self._log.log(message, values, self.crawler.spider, (origin, verdict))
+        # Further ones of this origin with this verdict are logged at DEBUG level.
+        topic = (origin, verdict)
+        self._log.log(message, values, self.crawler.spider, topic)

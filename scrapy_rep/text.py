@@ -25,7 +25,8 @@ MAX_IDN = 2_500
 MAX_LISTED_IDN = 50_000
 """The same of a sitemap. They may be more, since sitemaps are read in slices."""
 
-# What any parser may take for the host: some allow backslashes, or any number of slashes.
+# Group 1: what any parser may take for the authority, as which some allow backslashes, or any number of
+# slashes before it.
 _HOST = re.compile(
     r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE
 )
@@ -61,8 +62,7 @@ class Encoder:
             raise ValueError(f"longer than {MAX_URL:,} characters")
         if not url.isascii():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
-            match = _HOST.match(text.translate(_DROPPED))
-            host = "" if match is None else _host_in(match[1])
+            host = _host_of(text)
             ascii_host = host if host.isascii() else self._encoded_host(host)
             clear = _CLEAR.match(text)
             if clear is not None and url is text:
@@ -89,21 +89,28 @@ class Encoder:
     def page(self, value: Any) -> tuple[str, str]:
         """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an absolute http(s)
         URL. The prefix is the URL's beginning with scheme, host and port."""
-        if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
+        if not isinstance(value, str) or not value or len(value) > MAX_URL:
             raise ValueError
         usual = _USUAL_PAGE.fullmatch(value)
         if usual is not None:
             return value, usual[1]
-        url = without_user(self(value.strip()).partition("#")[0])
+        encoded_url = self(value.strip())
+        without_fragment = encoded_url.partition("#")[0]
+        url = without_user(without_fragment)
         origin = Origin.from_url(url)
         if origin.scheme not in ("http", "https"):
             raise ValueError
         return url, str(origin)
 
 
-def _host_in(authority: str) -> str:
-    """Return the host, in lower case, in the *authority* of a URL: ``user@host:port``."""
-    return authority.rpartition("@")[2].partition(":")[0].lower()
+def _host_of(url: str) -> str:
+    """Return the host, in lower case, that a parser may find in *url*; empty if there is none."""
+    match = _HOST.match(url.translate(_DROPPED))
+    if match is None:
+        return ""
+    authority = match[1]  # user@host:port
+    host_and_port = authority.rpartition("@")[2]
+    return host_and_port.partition(":")[0].lower()
 
 
 def encoded(url: str | bytes) -> str:
@@ -234,13 +241,14 @@ def without_user(url: str) -> str:
     match = _USER.match(url)
     if match is None:
         return url
-    scheme, after_user = match[1], url[match.end() :]
-    return scheme + after_user
+    scheme = match[1]
+    return scheme + url[match.end() :]
 
 
 def text_of(error: Exception) -> str:
     """Return type and message of *error* for use within a sentence: no full stop, no passwords."""
-    text = without_password(str(error)).strip().rstrip(".")
+    message = without_password(str(error))
+    text = message.strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
@@ -296,4 +304,5 @@ def json_line(record: dict[str, Any]) -> str:
 
 def _json_escape(match: re.Match[str]) -> str:
     """Return the character that was matched as JSON escapes it, without the quotes around it."""
-    return json.dumps(match[0])[1:-1]
+    with_quotes = json.dumps(match[0])
+    return with_quotes[1:-1]

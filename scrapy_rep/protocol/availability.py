@@ -93,9 +93,11 @@ _OUTAGE = (
 
 def _plain(text: str) -> str:
     """Return *text* without case, accents and other ways to write the same."""
-    text = normalize("NFKD", unescape(text)).casefold().translate(_LETTERS)
-    letters = [letter for letter in normalize("NFKD", text) if not combining(letter)]
-    return "".join(letters)
+    text = normalize("NFKD", unescape(text))
+    text = text.casefold().translate(_LETTERS)
+    # Case folding may bring back what has to be normalized. Accents are characters of their own then.
+    characters = normalize("NFKD", text)
+    return "".join(letter for letter in characters if not combining(letter))
 
 
 def _squashed(text: str) -> str:
@@ -160,10 +162,10 @@ def _says_something_is_missing(phrase: str) -> bool:
     """Return whether a squashed *phrase* is one of ``_ALONE``, or a thing beside a predicate."""
     if phrase in _SQUASHED_ALONE:
         return True
-    for thing in _SQUASHED_THINGS:
-        if phrase.startswith(thing) and phrase.removeprefix(thing) in _PREDICATES:
+    for noun in _SQUASHED_THINGS:
+        if phrase.startswith(noun) and phrase.removeprefix(noun) in _PREDICATES:
             return True
-        if phrase.endswith(thing) and phrase.removesuffix(thing) in _PREDICATES:
+        if phrase.endswith(noun) and phrase.removesuffix(noun) in _PREDICATES:
             return True
     return False
 
@@ -237,8 +239,9 @@ def is_whole(content_range: str | None) -> bool:
     sent = _RANGE.fullmatch(content_range or "")
     if sent is None:
         return False
+    first, last, size = map(int, sent.groups())
     # Bytes are counted from 0.
-    return int(sent["first"]) == 0 and int(sent["last"]) == int(sent["size"]) - 1
+    return first == 0 and last == size - 1
 
 
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
@@ -267,7 +270,9 @@ def is_html(body: bytes) -> bool:
 
 def is_challenge(status: int | None, body: bytes) -> bool:
     """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML, without a rule."""
-    return status in (200, 202) and is_html(body) and _RULE.search(body) is None
+    if status not in (200, 202) or not is_html(body):
+        return False
+    return _RULE.search(body) is None
 
 
 def is_soft_404(body: bytes) -> bool:

@@ -205,14 +205,13 @@ def _day(text: str) -> tuple[int, int, int]:
     """
     iso = _ISO_DAY.fullmatch(text)
     if iso is not None:
-        month, day = (
-            iso["month"] or iso["packed_month"],
-            iso["day"] or iso["packed_day"],
-        )
+        month = iso["month"] or iso["packed_month"]
+        day = iso["day"] or iso["packed_day"]
         return int(iso["year"]), int(month), int(day)
     dotted = _DOTTED_DAY.fullmatch(text)
     if dotted is not None:
-        return int(dotted["year"]), int(dotted["month"]), int(dotted["day"])
+        day, month, year = dotted.groups()
+        return int(year), int(month), int(day)
     return _day_in_words(text)
 
 

@@ -63,7 +63,9 @@ class Origin(NamedTuple):
             host, port = _host_and_port(without_user)
         except ValueError:  # also UnicodeError, which is a kind of it
             raise ValueError(f"invalid host or port: {_shortened(url)}") from None
-        return cls(scheme, host, DEFAULT_PORTS[scheme] if port is None else port)
+        if port is None:
+            port = DEFAULT_PORTS[scheme]
+        return cls(scheme, host, port)
 
     @property
     def robots_url(self) -> str:
@@ -85,13 +87,15 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
     parts = _HOST_AND_PORT.fullmatch(text)
     if parts is None:
         raise ValueError
-    if parts["address"] is None:
-        host = punycode(parts["name"])
+    address, name, digits = parts.groups()
+    if address is None:
+        host = punycode(name)
     else:
-        host = f"[{IPv6Address(parts['address']).compressed}]"
-    # There may be a colon without a port.
-    port = int(parts["port"]) if parts["port"] else None
-    if port is not None and port > _MAX_PORT:
+        host = f"[{IPv6Address(address).compressed}]"
+    if not digits:  # though there may be a colon
+        return host.lower(), None
+    port = int(digits)
+    if port > _MAX_PORT:
         raise ValueError
     return host.lower(), port
 

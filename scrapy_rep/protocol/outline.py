@@ -66,7 +66,10 @@ class Group(NamedTuple):
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        return token != "" and any(agent.token == token for agent in self.agents)
+        # The token of lines that name nobody is empty, too.
+        if token == "":
+            return False
+        return any(agent.token == token for agent in self.agents)
 
 
 @dataclass(slots=True)
@@ -90,7 +93,8 @@ class Outline:
             outline.fields[number] = (name, value)
             if name in RULES:
                 row = rows[number - 1]
-                rule = Rule.of(row, number, value, allow=name == "allow")
+                is_allow = name == "allow"
+                rule = Rule.of(row, number, value, is_allow)
                 group.rules.append(RuleLine(rule, escape(value)))
             elif name == "user-agent":
                 # After a rule, such a line begins another group.
@@ -109,7 +113,8 @@ class Outline:
             for agent in group.agents:
                 if agent.token not in ("", GLOBAL):
                     # A value may go on after the token.
-                    spellings[agent.token] = agent.value[: len(agent.token)]
+                    length = len(agent.token)
+                    spellings[agent.token] = agent.value[:length]
         return [*spellings.values(), GLOBAL]
 
     def rules_for(self, token: str) -> Iterator[RuleLine]:
@@ -144,9 +149,9 @@ def clean_params_of(text: str) -> tuple[CleanParam, ...]:
         match = _CLEAN_PARAM.match(row)
         if match is None:
             continue
-        value = readable(match[1].strip(SPACE).replace("\t", " "))
-        names, _, path = value.partition(" ")
-        params = tuple(name for name in names.split("&") if name)
+        value = match[1].strip(SPACE).replace("\t", " ")
+        names, _, path = readable(value).partition(" ")
+        params = tuple(filter(None, names.split("&")))
         if params:
             lines.append(CleanParam(number, params, path.strip(SPACE)))
     return tuple(lines)

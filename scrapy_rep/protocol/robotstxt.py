@@ -144,7 +144,8 @@ class RobotsTxt:
         if self._sitemaps is None:
             sitemaps = _sitemaps_of(text)
             self._sitemaps = sitemaps
-            self.size += _BYTES_OF_A_SITEMAP * len(sitemaps) + len("".join(sitemaps))
+            self.size += _BYTES_OF_A_SITEMAP * len(sitemaps)
+            self.size += sum(map(len, sitemaps))
         self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
@@ -217,7 +218,9 @@ class RobotsTxt:
         answer = self._answer_to(agent, obey_global)
         if answer is None:
             key = agent if isinstance(agent, str) else tuple(agent)
-            answer = self._read_for(key, obey_global, groups or Groups(self._text()))
+            if groups is None:
+                groups = Groups(self._text())
+            answer = self._read_for(key, obey_global, groups)
         self._latest_answer = (*answer,)
         return answer.token, answer.rules
 
@@ -265,11 +268,13 @@ class RobotsTxt:
         rule = rules.get(key)
         if rule is None:
             line = line_of(key)
-            row = self._text().split("\n", line)[line - 1]
+            rows = self._text().split("\n", line)
+            row = rows[line - 1]
             field, value = field_of(row)  # type: ignore[misc]  # this line has been read before
             rule = Rule.of(row, line, value, field == "allow")
             rules[key] = rule
-            self.size += _BYTES_OF_A_DECIDING_RULE + len(rule.pattern) + len(rule.text)
+            self.size += _BYTES_OF_A_DECIDING_RULE
+            self.size += len(rule.pattern) + len(rule.text)
         return Decision(allows(key), rule, token)
 
     @property
@@ -316,13 +321,15 @@ class RobotsTxt:
         # A name of our own, for another thread may forget the attribute.
         paces = self._paces
         if token not in paces:
-            groups = groups or Groups(self._text())
+            if groups is None:
+                groups = Groups(self._text())
             paces[token] = groups.pace_of(token.lower())
             self.size += _BYTES_OF_AN_ANSWER
         return paces[token]
 
     def _body(self) -> bytes:
-        return self._source if isinstance(self._source, bytes) else self._source()
+        source = self._source
+        return source if isinstance(source, bytes) else source()
 
     def _text(self) -> str:
         return normalise(self._body())
@@ -369,7 +376,8 @@ def rate_seconds(value: str) -> float | None:
     pages = int(rate["pages"])
     if not pages:
         return None
-    seconds = int(rate["time"]) * _SECONDS_OF_UNIT[rate["unit"].lower()]
+    unit = rate["unit"].lower()
+    seconds = int(rate["time"]) * _SECONDS_OF_UNIT[unit]
     return seconds / pages
 
 
@@ -409,8 +417,10 @@ class Groups:
         # stretch, group 1, group 2, stretch, group 1, group 2, … (see _LINES_OF_AGENTS).
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
+        usual_tokens = pieces[1::3]
+        unusual_lines = pieces[2::3]
         tokens: list[str | None] = [None]
-        for usual_token, after_user in zip(pieces[1::3], pieces[2::3]):
+        for usual_token, after_user in zip(usual_tokens, unusual_lines):
             if usual_token:
                 tokens.append(usual_token.lower())
             else:
@@ -457,7 +467,8 @@ class Groups:
                 is_in_group = name == token or (is_in_group and not has_ended)
                 has_ended = False
             if is_in_group:
-                for number, field, value in fields_in(stretch.split("\n"), agent_line):
+                rows = stretch.split("\n")
+                for number, field, value in fields_in(rows, agent_line):
                     if field in RULES:
                         has_ended = True
                     elif field in _PACE:
@@ -488,11 +499,11 @@ def _first_of(asks: list[Ask], *fields: str) -> Ask | None:
 
 def _unusual_token(row: str) -> str | None:
     """Return the token of a line that begins with "user"; None for another field."""
-    known = field_of(row)
-    if known is None:
+    field_and_value = field_of(row)
+    if field_and_value is None:
         return None
     # Of the fields, only user-agent begins with "user".
-    _, value = known
+    _, value = field_and_value
     return agent_token(value)
 
 
@@ -512,13 +523,15 @@ def _collect(
             values.append(value.strip(SPACE))
             numbers.append(number)
             continue
-        known = field_of(row) if row else None
-        if known is None:
+        field_and_value = field_of(row) if row else None
+        if field_and_value is None:
             continue
-        field, value = known
+        field, value = field_and_value
         if field in RULES:
+            if field == "allow":
+                number |= ALLOW
             values.append(value)
-            numbers.append(number | ALLOW if field == "allow" else number)
+            numbers.append(number)
 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:

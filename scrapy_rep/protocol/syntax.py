@@ -78,6 +78,7 @@ _LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANKS = re.compile(r"[ \t]+")
 _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
+# For str.translate(): percent-encodes what isn't ASCII in a latin-1 text.
 _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
@@ -126,12 +127,12 @@ def _with_short_lines(text: str) -> str:
     """Return *text* with each line cut to :data:`MAX_LINE` characters."""
     start = 0
     while start + MAX_LINE < len(text):
-        # Where the last line that ends soon enough ends; 0 if the first one is too long.
-        next_start = text.rfind("\n", start, start + MAX_LINE + 1) + 1
+        cut_at = start + MAX_LINE
+        # After the last line that ends soon enough; 0 if the first one is too long.
+        next_start = text.rfind("\n", start, cut_at + 1) + 1
         if next_start:
             start = next_start
             continue
-        cut_at = start + MAX_LINE
         line_end = text.find("\n", cut_at)
         following = text[line_end:] if line_end >= 0 else ""
         text = text[:cut_at] + following
@@ -144,9 +145,9 @@ def fields_in(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, s
     for number, row in enumerate(rows, first):
         if not row:  # spares a call
             continue
-        known = field_of(row)
-        if known is not None:
-            field, value = known
+        field_and_value = field_of(row)
+        if field_and_value is not None:
+            field, value = field_and_value
             yield number, field, value
 
 
@@ -170,7 +171,8 @@ def _unusual_field_of(row: str) -> tuple[str, str] | None:
         return None
     if not _SPELLING.match(row):
         return None
-    name, colon, value = row.partition("#")[0].rstrip(SPACE).partition(":")
+    without_comment = row.partition("#")[0].rstrip(SPACE)
+    name, colon, value = without_comment.partition(":")
     if not colon:
         # A missing colon is forgiven if there are exactly two words.
         words = _BLANKS.split(name)
@@ -180,7 +182,8 @@ def _unusual_field_of(row: str) -> tuple[str, str] | None:
     spelling = _SPELLING.match(name)
     if spelling is None:  # it was recognised only together with what follows the name
         return None
-    return _FIELD_BY_SPELLING[spelling[0].lower()], value.strip(SPACE)
+    field = _FIELD_BY_SPELLING[spelling[0].lower()]
+    return field, value.strip(SPACE)
 
 
 def escape(value: str) -> str:
@@ -190,7 +193,11 @@ def escape(value: str) -> str:
         value = value.translate(_PERCENT_ENCODED)
     if "%" not in value:
         return value
-    return _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value)
+    return _LOWER_CASE_ESCAPE.sub(_in_upper_case, value)
+
+
+def _in_upper_case(match: re.Match[str]) -> str:
+    return match[0].upper()
 
 
 def readable(value: str) -> str:
@@ -242,7 +249,10 @@ def leading_token(value: str) -> str:
 def agent_token(value: str) -> str:
     """Return the token, in lower case, that a ``user-agent`` line's value names; ``*`` for all
     crawlers, empty for none (REP.md section 7)."""
-    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
+    if value == GLOBAL:
+        return GLOBAL
+    # Only white space may follow the star directly: "*bot" names no crawler.
+    if value[:1] == GLOBAL and value[1] in SPACE:
         return GLOBAL
     return leading_token(value).lower()
 
@@ -278,7 +288,8 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     :raises TypeError: if one is not a string
     """
     names = []
-    for token in (agent,) if isinstance(agent, str) else agent:
+    tokens = (agent,) if isinstance(agent, str) else agent
+    for token in tokens:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if token not in ("", GLOBAL) and not is_name(token):
@@ -314,7 +325,9 @@ def product_token(user_agent: str) -> str | None:
         return first
     for word, has_address in _words_of(user_agent):
         name = leading_token(word)
-        if not name or "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
+        if not name or name.lower() in _BROWSER_WORDS:
+            continue
+        if "://" in word or "@" in word:
             continue
         if _CRAWLER_NAME.search(name) or (has_address and "/" in word):
             return name
