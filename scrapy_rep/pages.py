@@ -250,7 +250,8 @@ class _LinkResolver:
         if _ABSOLUTE.fullmatch(url):
             return url
         # The link is joined with the base, encoded and searched for a fragment: it counts three times.
-        self._work += _WORK_OF_A_LINK + len(self._base) + 3 * len(reference)
+        self._work += _WORK_OF_A_LINK
+        self._work += len(self._base) + 3 * len(reference)
         if self._work > _MAX_WORK:
             return ""
         try:

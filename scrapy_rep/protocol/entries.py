@@ -133,7 +133,12 @@ class _DamageError(ValueError):
 
 
 class XmlFeed:
-    """Turns the bytes of a sitemap or feed in XML into entries, piece by piece."""
+    """Turns the bytes of a sitemap or feed in XML into entries, piece by piece.
+
+    Outside of entries, a pattern finds the next *mark*: a tag of an entry or of the root element, or the
+    beginning of a section (a comment, CDATA, a processing instruction). Within an entry, the text between
+    the marks is gathered. When the entry ends, its elements are read from that.
+    """
 
     root: str | None = None
     """The name of the root element, without its prefix; None until it was seen."""
@@ -163,7 +168,7 @@ class XmlFeed:
         self._first_line = 1
         # Whether nothing comes after this text.
         self._is_last = False
-        # The pattern of what matters outside of entries.
+        # The pattern that finds the next mark.
         self._marks = _PROLOG
         self._is_root_closed = False
         # Whether all processing instructions so far had an end.
@@ -179,7 +184,7 @@ class XmlFeed:
         self._open_entry = ""
         # Where the part of the open entry begins that isn't in _entry_parts yet.
         self._entry_position = 0
-        # The text of the open entry before that, without comments and the like.
+        # The text of the open entry before that, without comments and processing instructions.
         self._entry_parts: list[str] = []
         if unknown:
             self._note_damage(f"unknown encoding {unknown}, read as UTF-8")
@@ -197,7 +202,8 @@ class XmlFeed:
                 self._position = last_tag if last_tag >= 0 else len(self._text)
                 break
             self._position = mark.end()
-            if mark[1]:
+            is_section = mark[1] is not None
+            if is_section:
                 needs_more_data = not self._pass_section(mark)
             elif self.root is None:
                 _, entity, name, attributes = mark.groups()
@@ -225,11 +231,11 @@ class XmlFeed:
 
         Return whether the section's end is there. If not, it is read again with the next piece.
         """
-        text = self._text
-        start = mark.end()
         opening = mark[1].upper()
         if opening == "?":
             return self._pass_instruction(mark)
+        text = self._text
+        start = mark.end()
         closing = _SECTION_ENDS[opening]
         end = text.find(closing, start)
         if end < 0:
@@ -242,11 +248,10 @@ class XmlFeed:
             return False
         self._position = end + len(closing)
         if self._open_entry:
-            self._entry_parts.append(text[self._entry_position : mark.start()])
-            if opening != "!--":
+            content = ""
+            if opening == "![CDATA[":
                 content = text[start:end].replace("&", "&amp;").replace("<", "&lt;")
-                self._entry_parts.append(content)
-            self._entry_position = self._position
+            self._replace_in_entry(mark, content)
         return True
 
     def _pass_instruction(self, mark: re.Match[str]) -> bool:
@@ -257,7 +262,8 @@ class XmlFeed:
         end = -1
         if self._instructions_have_ends and not _XML_DECLARATION.match(text, start):
             end = text.find("?>", start, start + MAX_TEXT)
-            if end < 0 and not self._is_last and len(text) - start < MAX_TEXT:
+            may_follow = not self._is_last and len(text) - start < MAX_TEXT
+            if end < 0 and may_follow:
                 self._position = mark.start()  # to read it again with the next piece
                 return False
             # Once one has no end, none is searched for: a million of such searches would take long.
@@ -268,17 +274,24 @@ class XmlFeed:
             tag_end = text.find(">", start, start + _MAX_INSTRUCTION)
             self._position = tag_end + 1 if tag_end >= 0 else start
         if self._open_entry:
-            self._entry_parts.append(text[self._entry_position : mark.start()])
-            self._entry_position = self._position
+            self._replace_in_entry(mark, "")
         return True
+
+    def _replace_in_entry(self, mark: re.Match[str], replacement: str) -> None:
+        """In the text of the open entry, put *replacement* for what begins with *mark* and ends at the
+        present position."""
+        before = self._text[self._entry_position : mark.start()]
+        self._entry_parts += [before, replacement]
+        self._entry_position = self._position
 
     def _forget_read_text(self) -> None:
         """Forget all text but that of the open entry, and of what may be the beginning of a tag. An entry
         or a tag that is too long ends here."""
         kept_from = self._entry_position if self._open_entry else self._position
         # Comments may cut an entry into millions of parts.
-        self._entry_parts = ["".join(self._entry_parts)]
-        size = len(self._entry_parts[0]) + len(self._text) - kept_from
+        gathered = "".join(self._entry_parts)
+        self._entry_parts = [gathered]
+        size = len(gathered) + len(self._text) - kept_from
         if self._open_entry and size > _MAX_ENTRY:
             self._note_damage(f"an entry is longer than {_MAX_ENTRY} characters")
             self._finish_entry(self._position)
@@ -301,7 +314,10 @@ class XmlFeed:
         if self.root not in _FORMATS:
             self.over = True
             return
-        self.kind, self._entry_name, self._feed_keys = _FORMATS[self.root]
+        file_format = _FORMATS[self.root]
+        self.kind = file_format.kind
+        self._entry_name = file_format.entry_name
+        self._feed_keys = file_format.feed_keys
         self._is_root_closed = attributes.endswith("/")
         # A sitemap's first element shows what its entries look like (_learn_from()).
         self._marks = self._marks_of_entries() if self._feed_keys else _TAG
@@ -314,7 +330,8 @@ class XmlFeed:
         names = [self._entry_name, self.root or ""]
         if not self._feed_keys:
             names += _SITEMAP_ENTRIES
-        with_prefix = rf"(?:[^\s<>/:]+:)?(?:{'|'.join(names)})"
+        alternatives = "|".join(names)
+        with_prefix = rf"(?:[^\s<>/:]+:)?(?:{alternatives})"
         any_name = "|".join([*further_names, with_prefix])
         return re.compile(rf"<(?:{_SECTION}|(/?)({any_name}){_ATTRIBUTES})")
 
@@ -334,7 +351,8 @@ class XmlFeed:
         if self._open_entry:
             return
         self._learn_from(name, local)
-        if self._is_entry(name, local) and not attributes.endswith("/"):
+        is_empty = attributes.endswith("/")
+        if self._is_entry(name, local) and not is_empty:
             self._open_entry = name
             self._entry_position = mark.end()
             if self._feed_keys:
@@ -381,13 +399,14 @@ class XmlFeed:
         own_prefix = self._open_entry.rpartition(":")[0]
         feed_keys = self._feed_keys
         # The outermost element that is open, and the first URL that was seen within it.
-        outer = ""
-        inner_url = ""
+        open_element = ""
+        url_within = ""
         for part in islice(_PART.finditer(text), _MAX_TAGS):
             ended, name, attributes, content = part.groups()
             if ended:
-                if ended == outer:
-                    outer = inner_url = ""
+                if ended == open_element:
+                    open_element = ""
+                    url_within = ""
                 continue
             prefix, _, local = name.rpartition(":")
             # Core elements are those of sitemaps or of the feed's format, not of an extension. A missing
@@ -400,27 +419,28 @@ class XmlFeed:
             if local == "link" and self._may_have_href(is_core=is_core):
                 values = _values_in(attributes)
                 if values.get("href"):
-                    self._add_link(entry, attributes, values, is_nested=outer != "")
+                    is_nested = open_element != ""
+                    self._add_link(entry, attributes, values, is_nested=is_nested)
                     continue
             if content is None and not attributes.endswith("/"):
                 # The element contains others, or its end tag is missing.
-                is_url = is_core and local == "loc" and not outer
+                is_url = is_core and local == "loc" and not open_element
                 if is_url and not entry.get("loc"):
                     self._note_damage("an element in a URL")
                     entry["broken"] = True
-                outer = outer or name
-            elif not outer:
-                self._add_child(
-                    entry, local, attributes, content or "", is_core=is_core
-                )
+                open_element = open_element or name
+            elif not open_element:
+                text_within = content or ""
+                self._add_child(entry, local, attributes, text_within, is_core=is_core)
             elif is_core and local == "loc":
-                inner_url = inner_url or self._resolved(content or "") or ""
+                url_within = url_within or self._resolved(content or "") or ""
             else:
-                key = _EXTENSION_KEYS.get(outer.rpartition(":")[2])
+                extension = open_element.rpartition(":")[2]
+                key = _EXTENSION_KEYS.get(extension)
                 if key is not None:
                     self._add_of_extension(entry, key, local, content or "")
-        if inner_url and not entry.get("loc"):
-            entry["loc"] = inner_url
+        if url_within and not entry.get("loc"):
+            entry["loc"] = url_within
 
     def _add_child(
         self,
@@ -445,8 +465,9 @@ class XmlFeed:
             if has_url:  # the tags between two entries are missing
                 self._entries.append(entry.copy())
                 entry.clear()
-        is_new = not entry.get(name) and len(entry) < _MAX_NAMES
-        if not is_new or name in _RESERVED or len(name) > _MAX_NAME:
+        if entry.get(name) or len(entry) >= _MAX_NAMES:
+            return
+        if name in _RESERVED or len(name) > _MAX_NAME:
             return
         value = self._resolved(content, is_url=name == "loc")
         if value is None:
@@ -454,9 +475,8 @@ class XmlFeed:
                 entry["broken"] = True
             return
         if name == "loc" and self._feed_keys:
-            value = self._absolute(
-                value, self._base_within(self._entry_base, attributes)
-            )
+            base = self._base_within(self._entry_base, attributes)
+            value = self._absolute(value, base)
         entry[name] = value
 
     def _add_of_extension(
@@ -466,14 +486,16 @@ class XmlFeed:
         the element's without its prefix."""
         if key == "news":
             news = entry.setdefault("news", {})
-            if name not in news and len(name) <= _MAX_NAME:
-                value = self._resolved(content)
-                if value is not None:
-                    news[name] = value
-        elif self._media and name in _MEDIA_URLS[key]:
-            value = self._resolved(content)
-            if value is not None:
-                entry.setdefault(key, []).append(value)
+            is_wanted = name not in news and len(name) <= _MAX_NAME
+        else:
+            is_wanted = self._media and name in _MEDIA_URLS[key]
+        value = self._resolved(content) if is_wanted else None
+        if value is None:
+            return
+        if key == "news":
+            entry["news"][name] = value
+        else:
+            entry.setdefault(key, []).append(value)
 
     def _may_have_href(self, *, is_core: bool) -> bool:
         """Return whether a link of this file may have its URL in an attribute, as those of Atom and of
@@ -506,9 +528,11 @@ class XmlFeed:
             entry.setdefault("loc", self._absolute(href, base))
         elif href is not None:
             entry.setdefault("alternate", []).append(href)
-            language = self._resolved(values.get("hreflang", "")[:_MAX_NAME])
+            hreflang = values.get("hreflang", "")[:_MAX_NAME]
+            language = self._resolved(hreflang)
             if language:
-                entry.setdefault("hreflang", {}).setdefault(language, href)
+                by_language = entry.setdefault("hreflang", {})
+                by_language.setdefault(language, href)
 
     def _base_within(self, outer_base: str | None, attributes: str) -> str | None:
         """Return the base of the links in an element with these *attributes*. *outer_base* is that of the
@@ -546,7 +570,8 @@ class XmlFeed:
 
     def _note_damage(self, reason: str) -> None:
         if self.problem is None:
-            line = self._first_line + self._text.count("\n", 0, self._position)
+            lines_before = self._text.count("\n", 0, self._position)
+            line = self._first_line + lines_before
             self.problem = f"broken XML, line {line}: {reason}"
 
 
@@ -602,7 +627,8 @@ def _encoding_of(start: bytes) -> tuple[str, str]:
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16", ""
     if b"\0" in start[:2]:
-        return "utf-16-be" if start[:1] == b"\0" else "utf-16-le", ""
+        is_big_endian = start[:1] == b"\0"
+        return "utf-16-be" if is_big_endian else "utf-16-le", ""
     declaration = _DECLARATION.match(start)
     if declaration is None:  # or a byte order mark is before it, which overrules it
         return "utf-8-sig", ""

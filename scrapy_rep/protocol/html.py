@@ -130,7 +130,8 @@ def metas_of(
         if name in names:
             line += body.count(b"\n", counted_to, start)
             counted_to = start
-            yield name, attribute_text(attributes.get(b"content", b"")), line
+            content = attributes.get(b"content", b"")
+            yield name, attribute_text(content), line
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
@@ -200,7 +201,8 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
         return "", may_follow
     base = ""
     bytes_left = _MAX_REFERENCES
-    for name, _, attributes in start_tags(body, _LINK_TAGS, len(body), unscripted=True):
+    tags = start_tags(body, _LINK_TAGS, len(body), unscripted=True)
+    for name, _, attributes in tags:
         href = attributes.get(b"href")
         if href is None:
             continue
@@ -214,7 +216,8 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
         if name == b"base":
             base = base or reference
             continue
-        words = _BETWEEN_WORDS.split(with_blanks(attribute_text(rel)).lower())
+        rel_text = with_blanks(attribute_text(rel)).lower()
+        words = _BETWEEN_WORDS.split(rel_text)
         # What is linked both ways may be followed.
         if not may_follow.get(reference):
             may_follow[reference] = _NOT_VOUCHED_FOR.isdisjoint(words)
@@ -239,9 +242,10 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
         href = attributes.get(b"href", b"").strip(b" \t\r\n\f")
         if not href:
             continue
+        relations = attributes.get(b"rel", b"").lower().split()
         if name == b"base":
             base = base or attribute_text(href, encoding)
-        elif b"sitemap" in attributes.get(b"rel", b"").lower().split():
+        elif b"sitemap" in relations:
             sitemaps.append(attribute_text(href, encoding))
     return base, sitemaps
 
@@ -339,7 +343,8 @@ def start_tags(
             continue
         attributes: dict[bytes, bytes] = {}
         if not is_plain or name in wanted or name == b"font":
-            read = _attributes(body, token.end(2), MAX_STEPS - steps)
+            after_name = token.end(2)
+            read = _attributes(body, after_name, MAX_STEPS - steps)
             if read is None:
                 return
             attributes, position, steps_taken = read
@@ -439,5 +444,6 @@ def _attributes(
             return values, match.end(), steps
         if not name or open_quote or steps > limit:
             return None
-        values.setdefault(name.lower(), double_quoted or single_quoted or bare or b"")
+        value = double_quoted or single_quoted or bare or b""
+        values.setdefault(name.lower(), value)
     return None

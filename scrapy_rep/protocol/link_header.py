@@ -19,12 +19,12 @@ _PARAMETER = re.compile(
 def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
     """Return the targets of links with this *relation* (in lower case), as they stand in the lines
     *values* of a header, mostly relative. Never raises."""
-    text = b",".join(values)[:_MAX_HEADER_BYTES].decode("latin-1")
-    return [
-        target.strip()
-        for target, parameters in _LINK.findall(text)
-        if relation in _relations_in(parameters)
-    ]
+    header = b",".join(values)[:_MAX_HEADER_BYTES]
+    targets = []
+    for target, parameters in _LINK.findall(header.decode("latin-1")):
+        if relation in _relations_in(parameters):
+            targets.append(target.strip())
+    return targets
 
 
 def _relations_in(parameters: str) -> list[str]:

@@ -87,7 +87,8 @@ class TextFeed:
         first, *lines = text.replace("\r", "\n").split("\n")
         # One character more than the limit shows that a line is too long: then its URL is, too.
         room = _MAX_LINE + 1 - len(self._line)
-        lines = [self._line + first[:room], *lines]
+        continued = self._line + first[:room]
+        lines = [continued, *lines]
         unfinished = lines.pop()
         self._line = unfinished[: _MAX_LINE + 1]
         return [_entry_of(line) for line in map(str.strip, lines) if line]
@@ -102,7 +103,8 @@ def _entry_of(line: str) -> SitemapEntry:
 
 
 def _percent_encoded(stray_byte: re.Match[str]) -> str:
-    return f"%{ord(stray_byte[0]) - _FIRST_SURROGATE:02X}"
+    byte = ord(stray_byte[0]) - _FIRST_SURROGATE
+    return f"%{byte:02X}"
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
@@ -115,7 +117,9 @@ def _lists_urls(start: bytes, encoding: str) -> bool:
     if len(start) >= _BYTES_FOR_FORMAT and len(lines) > 1:
         lines.pop()  # it may be cut
     urls = [line for line in lines if _URL.match(line)]
-    return len(urls) > 0 and 2 * len(urls) >= len(lines)
+    if not urls:
+        return False
+    return 2 * len(urls) >= len(lines)
 
 
 class SitemapReader:
@@ -249,7 +253,8 @@ def _without_comments(text: bytes) -> bytes:
         end = text.find(b"-->", len(b"<!--"))
         if end < 0:
             break
-        text = text[end + len(b"-->") :].lstrip()
+        after = end + len(b"-->")
+        text = text[after:].lstrip()
     return text
 
 
@@ -274,8 +279,9 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         pieces = chain([first], pieces)
         if not first.startswith(MAGIC):
             break
-        # Only a bomb's compressed form is much longer than its content.
-        pieces = _layer(pieces, 2 * max_bytes + 2 * STEP)
+        # What is unpacked here may be packed once more. Only a bomb is packed to twice its size.
+        max_unpacked = 2 * (max_bytes + STEP)
+        pieces = _layer(pieces, max_unpacked)
     yield from pieces
 
 
