@@ -124,7 +124,7 @@ def is_html(response: Response) -> bool:
 
 
 def encoding_of(response: Response) -> str:
-    """Return the encoding of the markup of *response*. Finding it is slow, and needed only for
+    """Return the encoding in which the tags of *response* are read. Finding it is slow, and needed only for
     markup that isn't ASCII: in UTF-16, with zeros among its first bytes; in ISO-2022, with escape
     characters."""
     start = response.body[:1024]
@@ -158,7 +158,8 @@ def is_exempt(request: Request, response: Response) -> bool:
     sent = response.request
     if sent is not None:
         # The page itself is also what was requested before redirects.
-        own_urls = [response.url, sent.url, *sent.meta.get("redirect_urls", ())]
+        before_redirects = sent.meta.get("redirect_urls", ())
+        own_urls = [response.url, sent.url, *before_redirects]
     return _without_fragment(request.url) in map(_without_fragment, own_urls)
 
 
@@ -169,8 +170,12 @@ def refusal(
     by_page: bool = True,
     by_links: bool = True,
 ) -> Refusal | None:
-    """Return why *request* should not be made, by the rules of the whole page or by the ``rel`` of the links
-    to it; None if neither forbids it."""
+    """Return why *request*, which was found in *response*, should not be made; None if nothing forbids it.
+
+    :param chain: the crawler's product tokens; None for those of the crawl behind *response*
+    :param by_page: whether the rules of the whole page count
+    :param by_links: whether the ``rel`` of the page's links to the URL counts
+    """
     if by_page:
         rule = page_rules(response, chain).saying("nofollow", "none")
         if rule is not None:
@@ -274,8 +279,10 @@ class PageMiddleware(BaseSpiderMiddleware):
         self._by_page = settings.nofollow in ("page", "count", True)
         self._by_links = settings.nofollow in ("links", "count", True)
         self._has_noindex = bool(settings.noindex)
-        self._drops_requests = settings.nofollow != "count" and not settings.dry_run
-        self._drops_items = settings.noindex != "count" and not settings.dry_run
+        # Whether what the rules don't want is dropped, or only counted.
+        in_earnest = not settings.dry_run
+        self._drops_requests = in_earnest and settings.nofollow != "count"
+        self._drops_items = in_earnest and settings.noindex != "count"
         self._isolated = Isolation(crawler)
         self._log = Limiter(logger, "origins with pages that are not followed or kept")
 
@@ -344,9 +351,10 @@ class PageMiddleware(BaseSpiderMiddleware):
             return Refusal("noindex", f"{rule.where}: {rule}")
         if not rules.expired(rep.clock()):
             return None
+        # The page has expired. Of its dates, the earliest counts.
         date = rules.unavailable_after
-        expired_rule = next(rule for rule in rules.rules if rule.value == date)
-        return Refusal("expired", f"{expired_rule.where}: {expired_rule}")
+        expired = next(rule for rule in rules.rules if rule.value == date)
+        return Refusal("expired", f"{expired.where}: {expired}")
 
     def _report(
         self,
@@ -369,8 +377,9 @@ class PageMiddleware(BaseSpiderMiddleware):
             request, origin, verdict, reason=reason, dry_run=not is_dropped
         )
         action = "Dropping" if is_dropped else "Would drop"
-        dropped = "item from" if verdict in ("noindex", "expired") else "request to"
-        message = f"{action} {dropped} %(url)s: %(reason)s"
+        is_item = verdict in ("noindex", "expired")
+        subject = "item from" if is_item else "request to"
+        message = f"{action} {subject} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
         # Further ones of this origin with this verdict are logged at DEBUG level.
         topic = (origin, verdict)

@@ -23,10 +23,11 @@ MAX_IDN = 2_500
 """Characters of different non-ASCII hosts, over all URLs of a page. Encoding so many takes up to 20 ms."""
 
 MAX_LISTED_IDN = 50_000
-"""The same of a sitemap. They may be more, since sitemaps are read in slices."""
+"""Characters of different non-ASCII hosts, over all URLs of a sitemap. They may be more than in a page,
+since sitemaps are read in slices, with pauses in between."""
 
-# Group 1: what any parser may take for the authority, as which some allow backslashes, or any number of
-# slashes before it.
+# The beginning of a URL, as lenient parsers read it: they accept backslashes for slashes, and any number of
+# either. Group 1: the authority, which is user, host and port.
 _HOST = re.compile(
     r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE
 )
@@ -69,7 +70,9 @@ class Encoder:
                 is_same_host = clear[2].lower() == host
                 if is_same_host and _PLAIN_HOST.fullmatch(ascii_host):
                     # With the host in punycode, w3lib need not encode it again.
-                    url = f"{clear[1]}{ascii_host}{text[clear.end() :]}"
+                    scheme = clear[1]
+                    after_host = text[clear.end() :]
+                    url = f"{scheme}{ascii_host}{after_host}"
         return safe_url_string(url, encoding)
 
     def _encoded_host(self, host: str) -> str:
@@ -89,7 +92,9 @@ class Encoder:
     def page(self, value: Any) -> tuple[str, str]:
         """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an absolute http(s)
         URL. The prefix is the URL's beginning with scheme, host and port."""
-        if not isinstance(value, str) or not value or len(value) > MAX_URL:
+        if not isinstance(value, str):
+            raise ValueError
+        if not value or len(value) > MAX_URL:
             raise ValueError
         usual = _USUAL_PAGE.fullmatch(value)
         if usual is not None:
@@ -146,7 +151,8 @@ def resolve_sitemap(
             raise ValueError
         relative = base is not None and not _has_scheme(value)
         absolute = urljoin(base or "", value) if relative else value
-        url = without_user(encode(absolute))
+        encoded_url = encode(absolute)
+        url = without_user(encoded_url)
         origin = Origin.from_url(url)
     except ValueError:
         raise ValueError("not a URL that a sitemap can have") from None
@@ -203,17 +209,21 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 def duration(seconds: float) -> str:
     """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``."""
     if seconds < 100:
-        return f"{max(0.0, seconds):.0f} s"
+        seconds = max(0.0, seconds)
+        return f"{seconds:.0f} s"
     if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"
+        minutes = seconds / 60
+        return f"{minutes:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.0f} h"
 
 
 def without_password(text: str) -> str:
-    """Return *text* with ``***`` for the password of the URL in it. It extends to the last ``@``:
-    people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
+    """Return *text* with ``***`` for the password of the URL in it. The password is taken to extend to the
+    last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
     before, at, after = text.rpartition("@")
-    return _PASSWORD.sub(r"\1:***", before) + at + after
+    before = _PASSWORD.sub(r"\1:***", before)
+    return f"{before}{at}{after}"
 
 
 def without_passwords(text: str) -> str:
@@ -290,13 +300,15 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
     moment = moment_of(seconds)
     if moment is None:
         return None
-    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+    text = moment.isoformat(timespec=timespec)
+    return text.replace("+00:00", "Z")
 
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
     values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
-    text = _encode_json(record).encode("utf-8", "replace").decode()
+    utf8 = _encode_json(record).encode("utf-8", "replace")
+    text = utf8.decode()
     if text.isprintable():
         return text
     return _NOT_ASCII.sub(_json_escape, text)

@@ -115,11 +115,20 @@ _FORMATS = {
 # Entries of sitemaps that are no feeds.
 _SITEMAP_ENTRIES = ("url", "sitemap")
 # Usual prefixes of the elements of extensions.
-# fmt: off
-_EXTENSIONS = frozenset({
-    "atom", "code", "geo", "image", "media", "mobile", "news", "pagemap", "video", "xhtml",
-})
-# fmt: on
+_EXTENSIONS = frozenset(
+    {
+        "atom",
+        "code",
+        "geo",
+        "image",
+        "media",
+        "mobile",
+        "news",
+        "pagemap",
+        "video",
+        "xhtml",
+    }
+)
 # The elements of extensions that are read, and the keys of entries for what is in them.
 _EXTENSION_KEYS = {"news": "news", "image": "images", "video": "videos"}
 # The elements in image:image and video:video whose text is a URL.

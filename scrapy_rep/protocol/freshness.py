@@ -12,12 +12,30 @@ from typing import NamedTuple
 # Characters. Longer text is not a date.
 _MAX_DATE = 100
 
-# fmt: off
 _MONTHS = [
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-    "november", "december",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
 ]
-_WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_WEEKDAYS = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+]
+# fmt: off
 # Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe does.
 _ZONES = {
     # Greenwich
@@ -38,9 +56,9 @@ _ZONES = {
     "mst": -420, "mdt": -360,
     "pst": -480, "pdt": -420,
 }
-# Words in a date that say nothing: "December 3rd", "the 3rd of December", "at 13:09".
-_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "at"})
 # fmt: on
+# Words in a date that say nothing: "December 3rd", "3rd of December", "at 13:09".
+_FILLERS = frozenset({"st", "nd", "rd", "th", "of", "at"})
 
 # Only a year, or a year and a month: "2024", "2024-05".
 _YEAR_AND_MONTH = re.compile(r"(?P<year>\d{4})(?:-(?P<month>\d\d?))?", re.ASCII)

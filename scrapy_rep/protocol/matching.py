@@ -79,13 +79,16 @@ class Wildcards:
             block = blocks.setdefault(start, [])
             block.append((needle, key, pattern))
         rows = chain.from_iterable(blocks.values())
-        self._needles, keys, self._patterns = zip(*rows)
+        needles, keys, patterns = zip(*rows)
+        self._needles: tuple[str, ...] = needles
+        self._patterns: tuple[str, ...] = patterns
         self._keys: array[int] = array("q", keys)
         self._starts = tuple(blocks)[1:]
         lengths = map(len, blocks.values())
         self._ends = array("i", accumulate(lengths))
-        # The needles of the first block.
-        self._anywhere = self._needles[: self._ends[0]]
+        # The needles of the first block, that of the rules for any path.
+        first_end = self._ends[0]
+        self._anywhere = self._needles[:first_end]
 
     def best(self, path: str, best_key: int) -> int:
         """Return the key of the best rule that matches *path*, or *best_key* if that is larger."""
@@ -118,10 +121,10 @@ class Wildcards:
             return best_key
         needles = self._needles[first:end]
         for row, needle in enumerate(needles, first):
-            pattern = self._patterns[row]
-            if letters and pattern.strip(letters):
+            # The pattern is looked up late, since mostly its needle isn't in the path.
+            if letters and self._patterns[row].strip(letters):
                 continue
-            if needle in path and _matches(path, pattern):
+            if needle in path and _matches(path, self._patterns[row]):
                 return max(best_key, self._keys[row])
         return best_key
 
@@ -181,7 +184,7 @@ class Decision(NamedTuple):
     rule: Rule | None
     """The rule that decided, an empty one if no other matches. None: no rule matches."""
     agent: str | None
-    """The group that applied: a token of the crawler's chain, ``*``, or None."""
+    """The group that applied: one of the crawler's product tokens, ``*``, or None."""
 
 
 # Bytes of memory that Rules take besides their text, measured: once,
@@ -206,7 +209,9 @@ def path_of(url: str) -> str:
         return "/"
     path = match[1]
     # Parameters or a query may follow the host directly.
-    return path if path[0] == "/" else "/" + path
+    if path[0] != "/":
+        path = f"/{path}"
+    return path
 
 
 def comparable(url: str) -> str:
@@ -214,7 +219,8 @@ def comparable(url: str) -> str:
     ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
     if url.isascii():
         return escape(url) if "%" in url else url
-    return escape(url.encode("utf-8", "surrogatepass").decode("latin-1"))
+    utf8 = url.encode("utf-8", "surrogatepass")
+    return escape(utf8.decode("latin-1"))
 
 
 class Rules:
@@ -230,25 +236,24 @@ class Rules:
         "size",
     )
 
-    def __init__(self, values: list[str], numbers: list[int]) -> None:
-        """*values*: the patterns, latin-1 and not escaped. *numbers*: their numbers (see ``ALLOW``), in
-        the same order."""
-        # Searching all values at once is faster than searching each. So below.
-        text = "".join(values)
-        if "%" in text or not text.isascii():
-            values = _escaped(values)
-            text = "".join(values)
-        # Pattern to number.
-        rules = dict(zip(values, numbers))
-        if len(rules) < len(values):
+    def __init__(self, patterns: list[str], numbers: list[int]) -> None:
+        """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs, in the same order."""
+        # Searching all patterns at once is faster than searching each. So below.
+        joined = "".join(patterns)
+        if "%" in joined or not joined.isascii():
+            patterns = _escaped(patterns)
+            joined = "".join(patterns)
+        # Number by pattern.
+        rules = dict(zip(patterns, numbers))
+        if len(rules) < len(patterns):
             # Of equal patterns the largest number counts. As the last one it replaces the others.
-            by_number = sorted(zip(numbers, values))
-            rules = {value: number for number, value in by_number}
-            text = "".join(rules)
-        has_index = "/index.htm" in text
+            by_number = sorted(zip(numbers, patterns))
+            rules = {pattern: number for number, pattern in by_number}
+            joined = "".join(rules)
+        has_index = "/index.htm" in joined
         if has_index:
             _allow_directories_of_indexes(rules)
-        self.size = _BYTES_OF_RULES + len(text)
+        self.size = _BYTES_OF_RULES + len(joined)
         """Approximate bytes of memory."""
         self.size += _BYTES_OF_A_RULE * len(rules)
         # The key of the best rule that matches every path: an empty one, which has the length 0; "/", which
@@ -256,15 +261,21 @@ class Rules:
         self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
+        # Keys by path, and rules with stars; None if there are none.
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
-        if "*" in text or "$" in text or has_index:
+        if "*" in joined or "$" in joined or has_index:
             self._take_special(rules)
-        # A tuple, since the garbage collector ignores tuples of strings, but not lists.
-        self._prefixes = prefixes = tuple(sorted(rules))
-        self._numbers = array("i", map(rules.__getitem__, prefixes))
-        # Those of them that other prefixes begin with, longest first.
-        self._inner = _inner_prefixes(prefixes) if len(prefixes) > 1 else ()
+        # The rules that remain are plain prefixes. They are in a tuple, since the garbage collector ignores
+        # tuples of strings, but not lists.
+        prefixes = tuple(sorted(rules))
+        self._prefixes = prefixes
+        numbers_of_prefixes = map(rules.__getitem__, prefixes)
+        self._numbers = array("i", numbers_of_prefixes)
+        # Those of the prefixes that others begin with, longest first.
+        self._inner: tuple[str, ...] = ()
+        if len(prefixes) > 1:
+            self._inner = _inner_prefixes(prefixes)
 
     def _take_special(self, rules: dict[str, int]) -> None:
         """Move the rules with ``*`` or a final ``$`` from *rules* (pattern to number) to where they are
@@ -273,11 +284,13 @@ class Rules:
         exact: dict[str, int] = {}
         special = [pattern for pattern in rules if "*" in pattern or pattern[-1] == "$"]
         for pattern in special:
-            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
+            number = rules.pop(pattern)
+            key = (len(pattern) << LENGTH_BIT) + number
             if "*" not in pattern:
-                exact[pattern[:-1]] = key
+                path = pattern[:-1]  # without the "$"
+                exact[path] = key
                 self.size += _BYTES_OF_AN_EXACT_PATH
-            elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
+            elif _matches_everything(pattern):
                 self._fallback = max(self._fallback, key)
             else:
                 wildcards.append((key, pattern))
@@ -288,7 +301,8 @@ class Rules:
             self._wildcards = Wildcards(wildcards)
 
     def allows(self, path: str) -> bool:
-        """Return whether *path* may be fetched, see :func:`path_of` and :func:`comparable`."""
+        """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and :func:`comparable`
+        return it."""
         key = self.find(path)
         # allows(key), without the call: this runs for each request.
         return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
@@ -321,20 +335,28 @@ class Rules:
         return best_key
 
 
-def _escaped(values: list[str]) -> list[str]:
-    """Return *values* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It would return most of
+def _escaped(patterns: list[str]) -> list[str]:
+    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It would return most of
     them as they are, so these are spared the call."""
     return [
-        escape(value) if "%" in value or not value.isascii() else value
-        for value in values
+        escape(pattern) if "%" in pattern or not pattern.isascii() else pattern
+        for pattern in patterns
     ]
+
+
+def _matches_everything(pattern: str) -> bool:
+    """Return whether a *pattern* with a star matches every path, as ``*``, ``/*`` and ``/**$`` do."""
+    text = pattern.removesuffix("$")
+    return text.rstrip("*") in ("", "/")
 
 
 def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of the sorted *prefixes* are prefixes of others, longest first: in this order, the next
     one begins with them."""
     following = prefixes[1:]
-    inner = list(compress(prefixes, map(str.startswith, following, prefixes)))
+    # Without a loop, since there may be thousands.
+    begins_with_it = map(str.startswith, following, prefixes)
+    inner = list(compress(prefixes, begins_with_it))
     if not inner:
         return ()
     inner.sort(key=len, reverse=True)

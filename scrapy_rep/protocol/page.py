@@ -24,13 +24,29 @@ from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
 Value: TypeAlias = "int | str | datetime | None"
 
-# fmt: off
-FLAGS = frozenset({
-    "all", "index", "follow", "noindex", "nofollow", "none", "noarchive", "nocache", "nosnippet",
-    "notranslate", "noimageindex", "noodp", "indexifembedded", "noai", "noimageai",
-    "noml",
-})
-# fmt: on
+FLAGS = frozenset(
+    {
+        # What holds without them, too.
+        "all",
+        "index",
+        "follow",
+        # Both of noindex and nofollow.
+        "none",
+        "noindex",
+        "nofollow",
+        "noarchive",
+        "nocache",
+        "nosnippet",
+        "notranslate",
+        "noimageindex",
+        "noodp",
+        "indexifembedded",
+        # Beyond search engines.
+        "noai",
+        "noimageai",
+        "noml",
+    }
+)
 """Rules without a value."""
 
 PREVIEWS = ("none", "standard", "large")
@@ -54,7 +70,8 @@ _MAX_DATE = 300
 
 _NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
 # A known name, and nothing that makes it a longer one.
-_KNOWN_RULE = rf"(?:{'|'.join(sorted(_RULE_NAMES))})(?![^\s;:,])"
+_ANY_NAME = "|".join(sorted(_RULE_NAMES))
+_KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
 # An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
@@ -95,9 +112,10 @@ class PageRule:
     def __str__(self) -> str:
         if self.value is None:
             return self.name
-        if isinstance(self.value, datetime):
-            return f"{self.name}: {self.value.isoformat()}"
-        return f"{self.name}: {self.value}"
+        value = self.value
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        return f"{self.name}: {value}"
 
 
 class _Says:
@@ -262,7 +280,7 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
     without_digits = obeyed(chain, False)
-    tokens = {token.lower() for token in (*without_digits, *chain)}
+    tokens = set(map(str.lower, (*without_digits, *chain)))
     return tokens - {"", GLOBAL}
 
 

@@ -146,6 +146,7 @@ class RobotsTxt:
             self._sitemaps = sitemaps
             self.size += _BYTES_OF_A_SITEMAP * len(sitemaps)
             self.size += sum(map(len, sitemaps))
+        # These two remember what they return.
         self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
@@ -228,12 +229,13 @@ class RobotsTxt:
         """Return the answer to an agent that hasn't asked yet, and remember it."""
         if len(self._answers) >= _MAX_ANSWERS or self.size > _MAX_SIZE:
             self._forget()
-        answer = _Answer(agent, obey_global, None, NO_RULES)
         for token in obeyed(agent, obey_global):
             if token.lower() in groups.tokens:
                 rules = self._rules_of_group(token, groups)
                 answer = _Answer(agent, obey_global, token, rules)
                 break
+        else:
+            answer = _Answer(agent, obey_global, None, NO_RULES)
         self._answers += (answer,)
         self.size += _BYTES_OF_AN_ANSWER
         return answer
@@ -453,7 +455,7 @@ class Groups:
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
-        """Return what *token*'s groups ask of a crawl's pace. Here only, such a line ends the list
+        """Return what *token*'s groups ask of a crawl's pace. Here only, a line about pace ends the list
         of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
         # Lines before the first user-agent line apply to no agent.
