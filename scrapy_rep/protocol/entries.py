@@ -411,6 +411,7 @@ class XmlFeed:
         open_element = ""
         url_within = ""
         for part in islice(_PART.finditer(text), _MAX_TAGS):
+            # content: the element's text; None if it has more than text, or no end tag.
             ended, name, attributes, content = part.groups()
             if ended:
                 if ended == open_element:
@@ -432,7 +433,6 @@ class XmlFeed:
                     self._add_link(entry, attributes, values, is_nested=is_nested)
                     continue
             if content is None and not attributes.endswith("/"):
-                # The element contains others, or its end tag is missing.
                 is_url = is_core and local == "loc" and not open_element
                 if is_url and not entry.get("loc"):
                     self._note_damage("an element in a URL")
@@ -463,11 +463,8 @@ class XmlFeed:
         """Add a child of the entry that contains only text, its *content*, if this is to be read."""
         if not is_core and (name == "loc" or self._feed_keys):
             return
-        if (
-            name == "guid"
-            and self.kind is Kind.RSS
-            and _NO_PERMALINK.search(attributes)
-        ):
+        is_guid = name == "guid" and self.kind is Kind.RSS
+        if is_guid and _NO_PERMALINK.search(attributes):
             return
         if name == "loc" and not self._feed_keys:
             has_url = entry.get("loc") or "broken" in entry
@@ -568,10 +565,10 @@ class XmlFeed:
 
     def _resolved(self, text: str, *, is_url: bool = False) -> str | None:
         """Return *text* stripped, with its references resolved; None if it isn't XML. An "&" that
-        begins no reference stands for itself: the most common error in sitemaps. *is_url*: note the
-        damage, for only URLs make it count."""
+        begins no reference stands for itself: the most common error in sitemaps. *is_url*: the damage of
+        a URL is a problem of the file, that of other texts isn't."""
         try:
-            return _text_of(text)
+            return _plain_text_of(text)
         except _DamageError as error:
             if is_url:
                 self._note_damage(str(error))
@@ -592,7 +589,7 @@ def _values_in(attributes: str) -> dict[str, str]:
     return values
 
 
-def _text_of(text: str) -> str:
+def _plain_text_of(text: str) -> str:
     """Return *text* stripped, with its references resolved.
 
     :raises _DamageError: if it isn't XML

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from html import unescape
 
 MAX_STEPS = 6_000
-"""Tags, comments and unusual attributes of a page that are examined one by one."""
+"""Steps that reading a page may take: tags, comments and unusual attributes that are examined one by one."""
 
 # Bytes at the start of a page whose plain tags are skipped, and don't count as steps.
 _SKIPPED = 300_000
@@ -70,7 +70,7 @@ MAX_BYTES = 2_000_000
 MAX_TEXT = 16 * 1024
 """Bytes of an attribute's value that are read."""
 
-# Metas that are examined; all further ones count as candidates.
+# Metas of which _end_of_metas() looks at the text; beyond them, any may be one that is wanted.
 _MAX_METAS = 5_000
 # Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000

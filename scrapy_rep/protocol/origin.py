@@ -31,8 +31,8 @@ _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#
 _HOST_AND_PORT = re.compile(
     r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
 )
-# Never in hosts, though encoding a non-ASCII host may produce them.
-_NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
+# Characters that hosts never contain, though encoding a non-ASCII host may produce them.
+_NEVER_IN_HOSTS = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
 
 
 class Origin(NamedTuple):
@@ -111,7 +111,7 @@ def punycode(host: str) -> str:
         # The codec that w3lib uses for Request.url, so that both spellings are one origin.
         name = host.encode("idna").decode("ascii")
     # A full-width slash has become a slash, and punycode is longer.
-    if not name or len(name) > MAX_HOST or _NEVER.search(name):
+    if not name or len(name) > MAX_HOST or _NEVER_IN_HOSTS.search(name):
         raise ValueError("not a valid host")
     return name.lower()
 

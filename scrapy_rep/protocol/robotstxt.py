@@ -34,17 +34,16 @@ from scrapy_rep.protocol.syntax import (
     readable_url,
 )
 
-# What a RobotsTxt remembers is forgotten beyond these limits, so that neither many agents nor one group of
-# 500 KB with many agents fill the memory: so many agents,
+# When a RobotsTxt remembers the answers to so many agents, it forgets them: many agents would fill the memory.
 _MAX_ANSWERS = 100
-# and so many bytes.
+# When what it remembers takes so many bytes, it forgets that, too: agents may have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
-# Bytes of memory, measured: of a sitemap's URL beside its text,
+# Bytes of memory that a sitemap's URL takes beside its text. This and the following were measured.
 _BYTES_OF_A_SITEMAP = 57
-# of a rule that decided beside its texts,
+# Bytes that a rule which decided takes beside its texts.
 _BYTES_OF_A_DECIDING_RULE = 390
-# of an answer to an agent, or a pace, beside the rules.
+# Bytes that an answer to an agent takes beside the rules, or a Pace.
 _BYTES_OF_AN_ANSWER = 200
 
 _Agent: TypeAlias = "str | tuple[str, ...]"

@@ -37,7 +37,7 @@ _UTF16_XML = (b"\0<\0?", b"<\0?\0")
 _XML = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
-# What JSON, comments, pages and binary files have before that, and rubbish hasn't.
+# What only JSON, comments, pages and binary files have before XML, but not the rubbish that is skipped.
 _NO_RUBBISH = re.compile(
     rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
 )
@@ -46,10 +46,9 @@ _HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _BYTES_FOR_FORMAT = 4096
 _URL = re.compile("https?://", re.IGNORECASE)
 
-# The error handler "surrogateescape" decodes a byte that isn't UTF-8 as the character with the byte's number
-# plus this,
+# Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make it a character.
 _FIRST_SURROGATE = 0xDC00
-# so as one of these.
+# Such a character.
 _STRAY_BYTE = re.compile("[\udc80-\udcff]")
 
 MAGIC = b"\x1f\x8b\x08"
@@ -70,13 +69,16 @@ _GZIP = 31
 class TextFeed:
     """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
+    # As XmlFeed has them: any text is a sitemap without a problem, and is read to its end.
     kind = Kind.TEXT
     problem = None
     over = False
 
     def __init__(self, encoding: str) -> None:
+        # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be requested, too.
         errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
         self._decoder = codecs.getincrementaldecoder(encoding)(errors)
+        # The beginning of the line that isn't complete yet.
         self._line = ""
 
     def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
@@ -91,7 +93,8 @@ class TextFeed:
         lines = [continued, *lines]
         unfinished = lines.pop()
         self._line = unfinished[: _MAX_LINE + 1]
-        return [_entry_of(line) for line in map(str.strip, lines) if line]
+        stripped = map(str.strip, lines)
+        return [_entry_of(line) for line in stripped if line]
 
 
 def _entry_of(line: str) -> SitemapEntry:

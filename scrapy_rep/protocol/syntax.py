@@ -53,13 +53,10 @@ def _with_usual_cases(field_by_spelling: dict[str, str]) -> dict[str, str]:
     """Return *field_by_spelling* with each spelling in all the cases that people use."""
     fields = {}
     for spelling, field in field_by_spelling.items():
-        for usual in (
-            spelling,
-            spelling.capitalize(),
-            spelling.title(),
-            spelling.upper(),
-        ):
-            fields[usual] = field
+        fields[spelling] = field
+        fields[spelling.capitalize()] = field
+        fields[spelling.title()] = field
+        fields[spelling.upper()] = field
     return fields
 
 
@@ -225,16 +222,44 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 # Of a User-Agent header: "(compatible; FooBot/1.2)".
 _COMMENT = re.compile(r"\(([^()]*)\)")
 
-# Words that browsers use, and crawlers that pose as browsers.
-# fmt: off
-_BROWSER_WORDS = frozenset({
-    "mozilla", "applewebkit", "khtml", "gecko", "chrome", "chromium", "headlesschrome", "crios",
-    "safari", "version", "mobile", "firefox", "fxios", "edge", "edg", "edga", "edgios", "opera",
-    "opr", "vivaldi", "yabrowser", "samsungbrowser", "ucbrowser", "seamonkey", "trident", "presto",
-    "msie", "like", "compatible", "build",
-})
-# fmt: on
-
+# Words in the User-Agent headers of browsers, and of crawlers that pose as browsers.
+_BROWSER_WORDS = frozenset(
+    {
+        "mozilla",
+        "compatible",
+        "like",
+        "mobile",
+        "version",
+        "build",
+        # Engines
+        "applewebkit",
+        "gecko",
+        "khtml",
+        "presto",
+        "trident",
+        # Browsers
+        "chrome",
+        "chromium",
+        "crios",
+        "edg",
+        "edga",
+        "edge",
+        "edgios",
+        "firefox",
+        "fxios",
+        "headlesschrome",
+        "msie",
+        "opera",
+        "opr",
+        "safari",
+        "samsungbrowser",
+        "seamonkey",
+        "ucbrowser",
+        "vivaldi",
+        "yabrowser",
+    }
+)
+# What names of crawlers contain.
 _CRAWLER_NAME = re.compile(
     r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker",
     re.IGNORECASE,
