@@ -44,12 +44,14 @@ _MAX_WORK = 200_000
 _WORK_OF_A_LINK = 500
 
 # Characters that neither urljoin() nor Scrapy changes, except in paths with empty or dot segments.
-_PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
-_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
-_ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
+_PLAIN_CHARACTERS = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
+_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN_CHARACTERS}(?<!\?)")
+_ABSOLUTE = re.compile(
+    rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN_CHARACTERS}(?<!\?)"
+)
 
 # Media types of pages that browsers treat as HTML.
-_HTML = (b"text/html", b"application/xhtml+xml")
+_HTML_TYPES = (b"text/html", b"application/xhtml+xml")
 
 # What was found out about each response, as long as the project keeps it: see _marked_links()
 _marked_links_known: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
@@ -120,7 +122,7 @@ def is_html(response: Response) -> bool:
     if isinstance(response, HtmlResponse):
         return True
     content_type = response.headers.get("Content-Type") or b""
-    return content_type.strip().lower().startswith(_HTML)
+    return content_type.strip().lower().startswith(_HTML_TYPES)
 
 
 def encoding_of(response: Response) -> str:

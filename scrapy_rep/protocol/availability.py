@@ -16,7 +16,7 @@ from unicodedata import combining, normalize
 from w3lib.encoding import html_body_declared_encoding
 
 # Numbers, and words in letters of any script.
-_TOKEN = re.compile(r"\d+|[^\W\d_]+")
+_WORD_OR_NUMBER = re.compile(r"\d+|[^\W\d_]+")
 # Where titles have the site's name. Not a colon: "SQLSTATE[42S02]: not found".
 _SEPARATOR = re.compile(
     r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
@@ -25,9 +25,9 @@ _SEPARATOR = re.compile(
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
 # Words of a site's name, which may stand beside a phrase. What has more is a sentence.
-_MAX_NAME_WORDS = 6
+_MAX_SITE_NAME_WORDS = 6
 # Characters of such a name.
-_MAX_NAME = 60
+_MAX_SITE_NAME = 60
 # "404" stands at most so often in a title that says nothing else: as a number, and as a status.
 _MAX_404 = 2
 
@@ -102,7 +102,7 @@ def _plain(text: str) -> str:
 
 def _squashed(text: str) -> str:
     """Return only the words and numbers of *text*, without blanks: Chinese has none between words."""
-    return "".join(_TOKEN.findall(_plain(text)))
+    return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
 # The lists above, squashed.
@@ -122,7 +122,7 @@ def _says_not_found(text: str) -> bool:
     text = _plain(text).strip().removesuffix("!!1")
     if _is_phrase(text):
         return True
-    parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
+    parts = [part for part in _SEPARATOR.split(text) if _WORD_OR_NUMBER.search(part)]
     other_parts = [part for part in parts if not _is_phrase(part)]
     has_phrase = len(other_parts) < len(parts)
     if not has_phrase or len(other_parts) != 1:
@@ -133,8 +133,8 @@ def _says_not_found(text: str) -> bool:
 def _may_be_site_name(text: str) -> bool:
     """Return whether plain *text* may be a site's name: it is short, and neither another status nor an
     outage."""
-    tokens = _TOKEN.findall(text)
-    if len(tokens) > _MAX_NAME_WORDS or len(text) > _MAX_NAME:
+    tokens = _WORD_OR_NUMBER.findall(text)
+    if len(tokens) > _MAX_SITE_NAME_WORDS or len(text) > _MAX_SITE_NAME:
         return False
     for token in tokens:
         if len(token) == 3 and token.isdigit():
@@ -145,7 +145,7 @@ def _may_be_site_name(text: str) -> bool:
 
 def _is_phrase(text: str) -> bool:
     """Whether plain *text* says "404", "not found" or both, and no more than that."""
-    all_words = _TOKEN.findall(text)
+    all_words = _WORD_OR_NUMBER.findall(text)
     if all_words.count("404") > _MAX_404:
         return False
     words = [word for word in all_words if word != "404"]
@@ -204,12 +204,12 @@ _RANGE = re.compile(
 _MAX_SEARCHED = 65536
 
 # A web page, such as an error page sent with status 200.
-_HTML = re.compile(
+_WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
 )
 # A line of robots.txt that is a rule with a path, or an empty one; not a word of a page's text that begins
 # a line. Linear.
-_RULE = re.compile(
+_RULE_LINE = re.compile(
     rb"(?:\A|[\r\n])[ \t\v\f]*(?:allow|diss?all?ow|diasllow|disallaw)"
     rb"(?:[^\r\n:#]*:[ \t]*(?:[/*]|[\r\n#]|\Z)|[^\r\n:# \t]*[ \t]+[/*])",
     re.IGNORECASE,
@@ -220,7 +220,7 @@ _TITLE = re.compile(rb"<title\b(?:[^<>]{0,500}>([^<]{0,500}))?", re.IGNORECASE)
 _HEADING = re.compile(
     rb"<h[1-6]\b(?:[^<>]{0,500}>(.{0,500}?)</h[1-6]\s*>)?", re.IGNORECASE | re.DOTALL
 )
-_TAG = re.compile(rb"<[^<>]*>")
+_ANY_TAG = re.compile(rb"<[^<>]*>")
 
 
 class Outcome(Enum):
@@ -265,14 +265,14 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
 
 def is_html(body: bytes) -> bool:
     """Return whether *body* is a page of HTML, or XML."""
-    return _HTML.match(body) is not None
+    return _WEB_PAGE.match(body) is not None
 
 
 def is_challenge(status: int | None, body: bytes) -> bool:
     """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML, without a rule."""
     if status not in (200, 202) or not is_html(body):
         return False
-    return _RULE.search(body) is None
+    return _RULE_LINE.search(body) is None
 
 
 def is_soft_404(body: bytes) -> bool:
@@ -282,7 +282,7 @@ def is_soft_404(body: bytes) -> bool:
         element = pattern.search(head)
         if element is None or not element[1]:
             continue
-        text = _TAG.sub(b" ", element[1])
+        text = _ANY_TAG.sub(b" ", element[1])
         if _says_not_found(_decoded(text, head)):
             return True
     return False

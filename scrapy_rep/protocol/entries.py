@@ -73,7 +73,7 @@ _PART = re.compile(
     rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)"
 )
 # Groups: name, and the value in double or in single quotes.
-_ATTRIBUTE = re.compile(
+_XML_ATTRIBUTE = re.compile(
     "(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')"
 )
 _SCHEME = re.compile("[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
@@ -546,7 +546,7 @@ class XmlFeed:
         if "xml:base" not in attributes:
             return outer_base
         own_base = ""
-        for name, double_quoted, single_quoted in _ATTRIBUTE.findall(attributes):
+        for name, double_quoted, single_quoted in _XML_ATTRIBUTE.findall(attributes):
             if name == "xml:base":
                 own_base = double_quoted or single_quoted
         resolved = self._resolved(own_base)
@@ -584,7 +584,7 @@ class XmlFeed:
 def _values_in(attributes: str) -> dict[str, str]:
     """Return the values of *attributes* by name. The first of several with one name counts."""
     values: dict[str, str] = {}
-    for name, double_quoted, single_quoted in _ATTRIBUTE.findall(attributes):
+    for name, double_quoted, single_quoted in _XML_ATTRIBUTE.findall(attributes):
         values.setdefault(name, double_quoted or single_quoted)
     return values
 

@@ -85,8 +85,8 @@ _OFFSET = re.compile(
     re.ASCII,
 )
 # RFC 2822 allows comments in dates: "13:09 +0200 (CEST)".
-_COMMENT = re.compile(r"\([^()]*\)")
-_WORD = re.compile(r"[a-z]+|\d+", re.ASCII)
+_DATE_COMMENT = re.compile(r"\([^()]*\)")
+_WORD_OR_NUMBER = re.compile(r"[a-z]+|\d+", re.ASCII)
 _NEVER_IN_DATES = re.compile(r"[^\w ,.-]")
 
 
@@ -114,7 +114,7 @@ def latest(text: str) -> datetime | None:
         if 1 <= month <= 12:
             _, last_day = monthrange(int(year), month)
             text = f"{year}-{month}-{last_day}"
-    read = _read(text)
+    read = _parse(text)
     if read.moment is None or read.has_time:
         return read.moment
     return datetime.combine(read.moment, time.max, timezone.utc)
@@ -138,13 +138,13 @@ def moment(value: object) -> datetime:
 
 def read_date(text: str) -> datetime | None:
     """Return the time that *text* means, by default 0:00 UTC; None if it is invalid."""
-    return _read(text).moment
+    return _parse(text).moment
 
 
-def _read(text: str) -> _DateRead:
+def _parse(text: str) -> _DateRead:
     if len(text) > _MAX_DATE:
         return _DateRead(None, has_time=False)
-    text = _COMMENT.sub(" ", text.lower())
+    text = _DATE_COMMENT.sub(" ", text.lower())
     # With one blank between two words.
     text = " ".join(text.split())
     clock = _TIME.search(text)
@@ -240,7 +240,7 @@ def _day_in_words(text: str) -> tuple[int, int, int]:
     """
     month_index: int | None = None
     numbers = []
-    for word in _WORD.findall(text):
+    for word in _WORD_OR_NUMBER.findall(text):
         if word.isdigit():
             numbers.append(word)
             continue

@@ -109,7 +109,7 @@ _WIDE = re.compile(
 
 # What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
 # read as Latin-1, the encoding of headers.
-_BLANKS = re.compile(
+_LIKE_BLANKS = re.compile(
     "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
     "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
 )
@@ -252,7 +252,7 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
 
 def with_blanks(text: str) -> str:
     """Return *text* with a blank for each character that people take for one."""
-    return text if text.isascii() else _BLANKS.sub(" ", text)
+    return text if text.isascii() else _LIKE_BLANKS.sub(" ", text)
 
 
 def _but_plain(names: bytes) -> re.Pattern[bytes]:

@@ -147,7 +147,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 # Tabs and the like in a rule's line become blanks when it is shown.
-_BLANKS = str.maketrans(dict.fromkeys(SPACE, " "))
+_AS_BLANKS = str.maketrans(dict.fromkeys(SPACE, " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Rule:
         """Return the rule in *row*, the text of line number *line*. *row* and the rule's *value* are
         latin-1, as syntax.py reads them; the rule has them as their author wrote them."""
         without_comment = row.partition("#")[0]
-        text = without_comment.translate(_BLANKS).strip()
+        text = without_comment.translate(_AS_BLANKS).strip()
         return cls(line, readable(value), allow, readable(text))
 
 
@@ -198,13 +198,15 @@ _BYTES_OF_A_WILDCARD = 130
 
 # Skips a "//" at the start, what ends in "://", and the host, as Google does: in any text. A look
 # ahead keeps the first two from being taken back.
-_PATH = re.compile(r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)")
+_URL_AND_PATH = re.compile(
+    r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)"
+)
 
 
 def path_of(url: str) -> str:
     """Return path, parameters and query of *url*, starting with ``/``. Takes any text, as Google's
     matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all."""
-    match = _PATH.match(url)
+    match = _URL_AND_PATH.match(url)
     if match is None:
         return "/"
     path = match[1]

@@ -66,9 +66,10 @@ _RULE_NAMES = FLAGS | {*_NUMBER_RULES, _PREVIEW_RULE, _DATE_RULE}
 # parts, the most of all dates.
 _MAX_DATE_PARTS = 4
 # Characters after the name of the rule in which its date has to end.
-_MAX_DATE = 300
+_DATE_REACH = 300
 
-_NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
+# The number of such a rule: -1 says that there is no limit.
+_LIMIT = re.compile(r"-1|\d{1,18}", re.ASCII)
 # A known name, and nothing that makes it a longer one.
 _ANY_NAME = "|".join(sorted(_RULE_NAMES))
 _KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
@@ -155,7 +156,7 @@ class PageRules:
             if not isinstance(text, str):
                 text = text.decode("latin-1")
             source = f"X-Robots-Tag {number}"
-            for agent, name, value in _read(text, tokens):
+            for agent, name, value in _rules_in(text, tokens):
                 if agent in tokens:
                     rules.append(PageRule(name, value, source))
         return cls(_without_repeats(rules))
@@ -178,7 +179,7 @@ class PageRules:
         for meta, content, line in metas_of(body, encoding, names):
             source = f"meta {meta}"
             text = content[:unread_bytes]
-            for _, name, value in _read(text, None):
+            for _, name, value in _rules_in(text, None):
                 rules.append(PageRule(name, value, source, line))
             unread_bytes -= len(content) + _META_BYTES
             if unread_bytes <= 0:
@@ -284,7 +285,7 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     return tokens - {"", GLOBAL}
 
 
-def _read(
+def _rules_in(
     text: str, tokens: Collection[str] | None
 ) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line. *tokens*: the
@@ -329,7 +330,7 @@ def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
     assert match is not None  # the pattern matches anything
     given = match["value"]
     value: Value = None
-    if name in _NUMBER_RULES and _NUMBER.fullmatch(given):
+    if name in _NUMBER_RULES and _LIMIT.fullmatch(given):
         value = int(given)
     elif name == _PREVIEW_RULE and given in PREVIEWS:
         value = given
@@ -341,7 +342,7 @@ def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
 def _date(text: str, position: int) -> tuple[Value, int]:
     """Return the date in *text* from *position* on, with as many commas as possible, and where it ends.
     If there is none, what stands before the next comma is passed over."""
-    text = text[: position + _MAX_DATE]
+    text = text[: position + _DATE_REACH]
     after = _AFTER_DATE.search(text, position)
     end = len(text) if after is None else after.start()
     between_commas = text[position:end].split(",")

@@ -345,7 +345,7 @@ _LINES_OF_AGENTS = re.compile(
     rf"\n{_INDENT}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 # "0600-0845".
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
 # "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
@@ -356,13 +356,13 @@ _RATE = re.compile(
 )
 _VISIT = re.compile(_HOURS)
 _SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
-_COMMENT = re.compile(r"#[^\n]*")
+_LINE_COMMENT = re.compile(r"#[^\n]*")
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_INDENT}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
 def delay_seconds(value: str) -> float | None:
     """Return a number in decimal notation (REP.md section 12); None for anything else."""
-    if _NUMBER.fullmatch(value) is None:
+    if _DECIMAL.fullmatch(value) is None:
         return None
     seconds = float(value)  # infinite if it has hundreds of digits
     return seconds if math.isfinite(seconds) else None
@@ -514,7 +514,7 @@ def _collect(
     """Append the rules of *stretch* to *values* and *numbers*. *agent_line*: the number of the line
     before it, of which the stretch's first row is the (empty) rest."""
     if "#" in stretch:
-        stretch = _COMMENT.sub("", stretch)
+        stretch = _LINE_COMMENT.sub("", stretch)
     # A rule's number is its line, counted down from ALLOW - 1 (matching.py).
     countdown = range(ALLOW - 1 - agent_line, 0, -1)
     for number, row in zip(countdown, stretch.split("\n")):

@@ -29,22 +29,22 @@ MAX_ENTRIES = 50_000
 """URLs in a file, or sitemaps in an index: the protocol's limit."""
 
 # Characters of a line of text. No server accepts a URL as long.
-_MAX_LINE = 8192
+_MAX_TEXT_LINE = 8192
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # How UTF-16 without a byte order mark begins, if it is XML.
 _UTF16_XML = (b"\0<\0?", b"<\0?\0")
 # How XML begins, or at least what a sitemap is in; not in a string.
-_XML = re.compile(
+_XML_START = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
 # What only JSON, comments, pages and binary files have before XML, but not the rubbish that is skipped.
 _NO_RUBBISH = re.compile(
     rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
 )
-_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes at the start of a file by which we tell its format.
 _BYTES_FOR_FORMAT = 4096
-_URL = re.compile("https?://", re.IGNORECASE)
+_WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 # Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make it a character.
 _FIRST_SURROGATE = 0xDC00
@@ -88,11 +88,11 @@ class TextFeed:
             text += "\n"
         first, *lines = text.replace("\r", "\n").split("\n")
         # One character more than the limit shows that a line is too long: then its URL is, too.
-        room = _MAX_LINE + 1 - len(self._line)
+        room = _MAX_TEXT_LINE + 1 - len(self._line)
         continued = self._line + first[:room]
         lines = [continued, *lines]
         unfinished = lines.pop()
-        self._line = unfinished[: _MAX_LINE + 1]
+        self._line = unfinished[: _MAX_TEXT_LINE + 1]
         stripped = map(str.strip, lines)
         return [_entry_of(line) for line in stripped if line]
 
@@ -119,7 +119,7 @@ def _lists_urls(start: bytes, encoding: str) -> bool:
             lines.append(line)
     if len(start) >= _BYTES_FOR_FORMAT and len(lines) > 1:
         lines.pop()  # it may be cut
-    urls = [line for line in lines if _URL.match(line)]
+    urls = [line for line in lines if _WEB_URL.match(line)]
     if not urls:
         return False
     return 2 * len(urls) >= len(lines)
@@ -227,7 +227,7 @@ class SitemapReader:
             visible = text[2:].lstrip(b"\0 \t\r\n")
         if not text:
             problem = "it is empty"
-        elif _HTML.match(_without_comments(text[:_BYTES_FOR_FORMAT])):
+        elif _HTML_PAGE.match(_without_comments(text[:_BYTES_FOR_FORMAT])):
             problem = "it is an HTML page, not a sitemap"
         elif visible.startswith(b"<") or text.startswith(_UTF16_XML):
             return XmlFeed(start, media=self._media, url=self._url)
@@ -244,7 +244,7 @@ class SitemapReader:
 
 def _without_rubbish(start: bytes) -> bytes:
     """Return *start* without what stands before the XML: a warning of PHP's, byte order marks."""
-    xml = _XML.search(start, 0, _BYTES_FOR_FORMAT)
+    xml = _XML_START.search(start, 0, _BYTES_FOR_FORMAT)
     if xml is None or _NO_RUBBISH.search(start, 0, xml.start()):
         return start
     return start[xml.start() :]

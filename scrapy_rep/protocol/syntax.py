@@ -220,7 +220,7 @@ _TOKEN = re.compile(r"[a-zA-Z_-]*")
 # What a project may call its crawler: a token, or one with digits.
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 # Of a User-Agent header: "(compatible; FooBot/1.2)".
-_COMMENT = re.compile(r"\(([^()]*)\)")
+_AGENT_COMMENT = re.compile(r"\(([^()]*)\)")
 
 # Words in the User-Agent headers of browsers, and of crawlers that pose as browsers.
 _BROWSER_WORDS = frozenset(
@@ -362,9 +362,9 @@ def product_token(user_agent: str) -> str | None:
 def _words_of(user_agent: str) -> Iterator[tuple[str, bool]]:
     """Yield the words of a User-Agent header that may be a crawler's name, each with whether an address is
     beside it. First come those outside of comments; then, of each part of a comment, the first word."""
-    for word in _COMMENT.sub(" ", user_agent).split():
+    for word in _AGENT_COMMENT.sub(" ", user_agent).split():
         yield word, False
-    for comment in _COMMENT.findall(user_agent):
+    for comment in _AGENT_COMMENT.findall(user_agent):
         has_address = "://" in comment or "@" in comment
         for part in re.split(r"[;,]", comment):
             first_word = part.strip().partition(" ")[0]
