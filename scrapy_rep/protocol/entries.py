@@ -34,13 +34,13 @@ class Kind(str, Enum):
     ATOM = "atom"
 
 
-MAX_TEXT = 65536
+MAX_ELEMENT_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
 # Characters of a processing instruction without a proper end.
 _MAX_INSTRUCTION = 1_000
 # Characters of one entry.
-_MAX_ENTRY = 4 * MAX_TEXT
+_MAX_ENTRY = 4 * MAX_ELEMENT_TEXT
 # Tags of one entry.
 _MAX_TAGS = 5_000
 # Different names of elements in one entry.
@@ -48,7 +48,7 @@ _MAX_NAMES = 1_000
 # Characters of such a name.
 _MAX_NAME = 100
 # Characters of an xml:base: all relative links become longer by it.
-_MAX_BASE = MAX_TEXT // 8
+_MAX_BASE = MAX_ELEMENT_TEXT // 8
 
 # What follows the name in a tag. To be linear, no pattern here looks beyond the next "<", and none divides
 # attributes in two ways.
@@ -270,8 +270,8 @@ class XmlFeed:
         start = mark.end()
         end = -1
         if self._instructions_have_ends and not _XML_DECLARATION.match(text, start):
-            end = text.find("?>", start, start + MAX_TEXT)
-            may_follow = not self._is_last and len(text) - start < MAX_TEXT
+            end = text.find("?>", start, start + MAX_ELEMENT_TEXT)
+            may_follow = not self._is_last and len(text) - start < MAX_ELEMENT_TEXT
             if end < 0 and may_follow:
                 self._position = mark.start()  # to read it again with the next piece
                 return False
@@ -305,7 +305,7 @@ class XmlFeed:
             self._note_damage(f"an entry is longer than {_MAX_ENTRY} characters")
             self._finish_entry(self._position)
             kept_from = self._position
-        elif not self._open_entry and size > MAX_TEXT:
+        elif not self._open_entry and size > MAX_ELEMENT_TEXT:
             kept_from = len(self._text)
         self._first_line += self._text.count("\n", 0, kept_from)
         self._text = self._text[kept_from:]
@@ -594,8 +594,8 @@ def _plain_text_of(text: str) -> str:
 
     :raises _DamageError: if it isn't XML
     """
-    if len(text) > MAX_TEXT:
-        raise _DamageError(f"a text is longer than {MAX_TEXT} characters")
+    if len(text) > MAX_ELEMENT_TEXT:
+        raise _DamageError(f"a text is longer than {MAX_ELEMENT_TEXT} characters")
     if "]]>" in text:
         raise _DamageError("']]>' in a text")
     wrong = _NOT_ALLOWED.search(text)

@@ -64,10 +64,10 @@ _FONT_ATTRIBUTES = frozenset({b"color", b"face", b"size"})
 # Names of tags that change how the tags after them are read.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"template"})
 
-MAX_BYTES = 2_000_000
+MAX_PAGE_BYTES = 2_000_000
 """Bytes of a page that are read."""
 
-MAX_TEXT = 16 * 1024
+MAX_VALUE_BYTES = 16 * 1024
 """Bytes of an attribute's value that are read."""
 
 # Metas of which _end_of_metas() looks at the text; beyond them, any may be one that is wanted.
@@ -136,7 +136,7 @@ def metas_of(
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
     """Return the part of *body* that is read, with ASCII markup, and its encoding."""
-    body = bytes(body[:MAX_BYTES])
+    body = bytes(body[:MAX_PAGE_BYTES])
     if "punycode" in encoding.lower():
         # Decoding a page of digits as punycode takes seconds.
         encoding = "latin-1"
@@ -165,7 +165,7 @@ def has_references(value: bytes) -> bool:
 
 def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
     """Return an attribute's value, cut to size, with its character references resolved."""
-    value = value[:MAX_TEXT]
+    value = value[:MAX_VALUE_BYTES]
     try:
         text = value.decode(encoding, "replace")
     except (LookupError, ValueError):  # no codec of that name

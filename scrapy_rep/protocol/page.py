@@ -19,7 +19,12 @@ from datetime import datetime
 from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
-from scrapy_rep.protocol.html import MAX_BYTES, MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.html import (
+    MAX_PAGE_BYTES,
+    MAX_VALUE_BYTES,
+    metas_of,
+    with_blanks,
+)
 from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
 Value: TypeAlias = "int | str | datetime | None"
@@ -86,6 +91,9 @@ _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
 # Where a date ends at the latest: before a semicolon or another rule.
 _AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 
+# Bytes that are read of all header lines together, and of all metas together.
+_MAX_RULES_BYTES = MAX_VALUE_BYTES
+
 # Each meta counts this many bytes beside those of its content: even an empty one takes time.
 _META_BYTES = 32
 
@@ -146,7 +154,7 @@ class PageRules:
         :raises ValueError: if one is not a product token
         """
         tokens = {GLOBAL, *_tokens(agents)}
-        unread_bytes = MAX_TEXT
+        unread_bytes = _MAX_RULES_BYTES
         rules: list[PageRule] = []
         for number, line in enumerate(values, start=1):
             if unread_bytes <= 0:
@@ -171,9 +179,9 @@ class PageRules:
         """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
         :meth:`from_headers`."""
         if isinstance(body, str):
-            body = as_bytes(body[:MAX_BYTES])
+            body = as_bytes(body[:MAX_PAGE_BYTES])
             encoding = "utf-8"
-        unread_bytes = MAX_TEXT
+        unread_bytes = _MAX_RULES_BYTES
         rules: list[PageRule] = []
         names = {"robots", *_tokens(agents)}
         for meta, content, line in metas_of(body, encoding, names):

@@ -22,10 +22,10 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry, XmlFeed
 
 __all__ = ["Kind", "SitemapReader"]
 
-MAX_BYTES = 50 * 1024 * 1024
+MAX_SITEMAP_BYTES = 50 * 1024 * 1024
 """Bytes of a file, unpacked: the protocol's limit."""
 
-MAX_ENTRIES = 50_000
+MAX_SITEMAP_ENTRIES = 50_000
 """URLs in a file, or sitemaps in an index: the protocol's limit."""
 
 # Characters of a line of text. No server accepts a URL as long.
@@ -131,8 +131,8 @@ class SitemapReader:
     def __init__(
         self,
         *,
-        max_bytes: int = MAX_BYTES,
-        max_entries: int = MAX_ENTRIES,
+        max_bytes: int = MAX_SITEMAP_BYTES,
+        max_entries: int = MAX_SITEMAP_ENTRIES,
         media: bool = False,
         url: str | None = None,
     ) -> None:
