@@ -79,7 +79,8 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words that, beside "Not found", aren't a site's name: something other than a page was not found.
+# Words, and stems of words, that aren't part of a site's name: beside "Not found", they say that something
+# other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -122,7 +123,8 @@ def _says_not_found(text: str) -> bool:
     text = _plain(text).strip().removesuffix("!!1")
     if _is_phrase(text):
         return True
-    parts = [part for part in _SEPARATOR.split(text) if _WORD_OR_NUMBER.search(part)]
+    all_parts = _SEPARATOR.split(text)
+    parts = [part for part in all_parts if _WORD_OR_NUMBER.search(part)]
     other_parts = [part for part in parts if not _is_phrase(part)]
     has_phrase = len(other_parts) < len(parts)
     if not has_phrase or len(other_parts) != 1:
@@ -131,20 +133,21 @@ def _says_not_found(text: str) -> bool:
 
 
 def _may_be_site_name(text: str) -> bool:
-    """Return whether plain *text* may be a site's name: it is short, and neither another status nor an
-    outage."""
-    tokens = _WORD_OR_NUMBER.findall(text)
-    if len(tokens) > _MAX_SITE_NAME_WORDS or len(text) > _MAX_SITE_NAME:
+    """Return whether *text*, as ``_plain()`` returns it, may be a site's name: it is short, and names neither
+    another status nor an outage."""
+    words = _WORD_OR_NUMBER.findall(text)
+    if len(words) > _MAX_SITE_NAME_WORDS or len(text) > _MAX_SITE_NAME:
         return False
-    for token in tokens:
-        if len(token) == 3 and token.isdigit():
+    for word in words:
+        is_status = len(word) == 3 and word.isdigit()
+        if is_status:
             return False
-    squashed = "".join(tokens)
-    return not any(word in squashed for word in _SQUASHED_OUTAGE)
+    squashed = "".join(words)
+    return not any(outage in squashed for outage in _SQUASHED_OUTAGE)
 
 
 def _is_phrase(text: str) -> bool:
-    """Whether plain *text* says "404", "not found" or both, and no more than that."""
+    """Return whether *text*, as ``_plain()`` returns it, says "404", "not found" or both, and no more."""
     all_words = _WORD_OR_NUMBER.findall(text)
     if all_words.count("404") > _MAX_404:
         return False
@@ -203,7 +206,7 @@ _RANGE = re.compile(
 # Bytes of a page that are searched for a title and a heading.
 _MAX_SEARCHED = 65536
 
-# A web page, such as an error page sent with status 200.
+# The beginning of a web page, such as an error page sent with status 200.
 _WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
 )

@@ -164,8 +164,9 @@ class XmlFeed:
         """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
         where the file is from, to resolve relative links in feeds."""
         self._media = media
-        # Against which a feed's links are resolved: those of the root, and those in the open entry.
+        # The URL to which relative links of a feed refer,
         self._base = url
+        # and the one to which those in the open entry refer.
         self._entry_base = url
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
@@ -287,15 +288,15 @@ class XmlFeed:
         return True
 
     def _replace_in_entry(self, mark: re.Match[str], replacement: str) -> None:
-        """In the text of the open entry, put *replacement* for what begins with *mark* and ends at the
-        present position."""
+        """In the text of the open entry, put *replacement* for what begins with *mark* and ends where
+        searching goes on."""
         before = self._text[self._entry_position : mark.start()]
         self._entry_parts += [before, replacement]
         self._entry_position = self._position
 
     def _forget_read_text(self) -> None:
-        """Forget all text but that of the open entry, and of what may be the beginning of a tag. An entry
-        or a tag that is too long ends here."""
+        """Forget all text but that of the open entry, and what may be the beginning of a tag. If an entry has
+        become too long, it ends here; a tag that has is passed over."""
         kept_from = self._entry_position if self._open_entry else self._position
         # Comments may cut an entry into millions of parts.
         gathered = "".join(self._entry_parts)
@@ -609,7 +610,8 @@ def _plain_text_of(text: str) -> str:
 def _description_of(wrong_character: str) -> str:
     if wrong_character == "\ufffd":
         return "bytes that are not valid text in its encoding"
-    return f"a character that XML doesn't allow (U+{ord(wrong_character):04X})"
+    code = ord(wrong_character)
+    return f"a character that XML doesn't allow (U+{code:04X})"
 
 
 def _character(match: re.Match[str]) -> str:

@@ -104,7 +104,7 @@ def latest(text: str) -> datetime | None:
     not a date."""
     text = text.strip()
     if "T" in text:
-        # Nearly all dates in sitemaps are such, and this way is a few times as fast.
+        # Nearly all dates in sitemaps have times as in ISO 8601. Python reads these a few times as fast.
         with suppress(ValueError):
             return moment(datetime.fromisoformat(text))
     parts = _YEAR_AND_MONTH.fullmatch(text)

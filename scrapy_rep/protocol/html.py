@@ -101,8 +101,8 @@ _MAX_REFERENCES = 100_000
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Encodings whose markup is not ASCII, by name: looking a codec up would import it. Groups: the byte order;
-# ISO-2022-JP.
+# Names of encodings in which tags are not ASCII: UTF-16 (group 1: its byte order) and ISO-2022-JP (group 2).
+# A pattern, since looking a codec up would import it.
 _WIDE = re.compile(
     r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII
 )
@@ -314,7 +314,9 @@ def start_tags(
     """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element
     and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
     content."""
+    # The names of tags that are not passed over, even if they are plain.
     matters = _MATTERS | wanted
+    # The pattern of such tags, and of all that isn't plain.
     not_plain = _NOT_PLAIN_FOR.get(wanted, _NOT_PLAIN)
     skipped_end = min(_SKIPPED, end)
     position = 0

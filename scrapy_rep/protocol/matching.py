@@ -141,7 +141,7 @@ def _matches(path: str, pattern: str) -> bool:
         if position < 0:
             return False
         position += len(literal)
-    if last[-1:] == "$":
+    if last[-1:] == "$":  # the pattern ends where the path does
         return path.endswith(last[:-1], position)
     return path.find(last, position) >= 0
 

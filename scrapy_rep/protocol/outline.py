@@ -33,8 +33,8 @@ class AgentLine(NamedTuple):
     value: str
     """As written."""
     token: str
-    """What it names, in lower case; ``*`` for the global group, empty if no token can equal it
-    (REP.md section 7)."""
+    """The product token that it names, in lower case; ``*`` for the global group, empty if no token can
+    equal it (REP.md section 7)."""
 
 
 class RuleLine(NamedTuple):

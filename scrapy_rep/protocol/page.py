@@ -73,7 +73,7 @@ _MAX_DATE_PARTS = 4
 # Characters after the name of the rule in which its date has to end.
 _DATE_REACH = 300
 
-# The number of such a rule: -1 says that there is no limit.
+# The value of one of _NUMBER_RULES: -1 says that there is no limit.
 _LIMIT = re.compile(r"-1|\d{1,18}", re.ASCII)
 # A known name, and nothing that makes it a longer one.
 _ANY_NAME = "|".join(sorted(_RULE_NAMES))
@@ -285,8 +285,8 @@ def _without_repeats(rules: Iterable[PageRule]) -> tuple[PageRule, ...]:
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
-    ``*`` names no crawler."""
+    """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to its first digit: so no
+    restriction is lost. ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
     without_digits = obeyed(chain, False)
     tokens = set(map(str.lower, (*without_digits, *chain)))

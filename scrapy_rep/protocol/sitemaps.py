@@ -30,6 +30,7 @@ MAX_SITEMAP_ENTRIES = 50_000
 
 # Characters of a line of text. No server accepts a URL as long.
 _MAX_TEXT_LINE = 8192
+# Byte order marks of UTF-16.
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # How UTF-16 without a byte order mark begins, if it is XML.
 _UTF16_XML = (b"\0<\0?", b"<\0?\0")
@@ -41,9 +42,11 @@ _XML_START = re.compile(
 _NO_RUBBISH = re.compile(
     rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
 )
+# The beginning of a web page.
 _HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 # Bytes at the start of a file by which we tell its format.
 _BYTES_FOR_FORMAT = 4096
+# The beginning of a line that is a URL.
 _WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 # Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make it a character.
@@ -87,12 +90,14 @@ class TextFeed:
         if last:
             text += "\n"
         first, *lines = text.replace("\r", "\n").split("\n")
-        # One character more than the limit shows that a line is too long: then its URL is, too.
-        room = _MAX_TEXT_LINE + 1 - len(self._line)
+        # A line is cut one character beyond the limit: so its URL is longer than MAX_URL (origin.py), and is
+        # refused.
+        cut_at = _MAX_TEXT_LINE + 1
+        room = cut_at - len(self._line)
         continued = self._line + first[:room]
         lines = [continued, *lines]
         unfinished = lines.pop()
-        self._line = unfinished[: _MAX_TEXT_LINE + 1]
+        self._line = unfinished[:cut_at]
         stripped = map(str.strip, lines)
         return [_entry_of(line) for line in stripped if line]
 

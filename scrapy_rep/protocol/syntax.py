@@ -74,6 +74,7 @@ _BOM = re.compile("^\xef(?:\xbb\xbf?)?")
 _LONE_CR = re.compile(r"\r(?!\n)")
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANKS = re.compile(r"[ \t]+")
+# A percent-encoded byte with a letter in lower case.
 _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
 # For str.translate(): percent-encodes what isn't ASCII in a latin-1 text.
 _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
