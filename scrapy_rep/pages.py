@@ -53,9 +53,9 @@ _ABSOLUTE = re.compile(
 # Media types of pages that browsers treat as HTML.
 _HTML_TYPES = (b"text/html", b"application/xhtml+xml")
 
-# What was found out about each response, as long as the project keeps it: see _marked_links()
+# What _marked_links() has found in each response, as long as the project keeps this.
 _marked_links_known: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
-# and, by the agents' tokens, page_rules().
+# What page_rules() has found in each response, by the crawler's product tokens.
 _rules_known: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = (
     WeakKeyDictionary()
 )
@@ -106,15 +106,16 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of the crawls that *request* may belong to: of the crawl whose spider has its
-    callback; else of all that are under way, or that this process has had."""
+    """Return the Agents (origins/agents.py) of the crawls that *request* may belong to: of the crawl whose
+    spider has its callback; else of all that are under way; if none is, of all in this process."""
     crawls = list(EACH)
     spider = getattr(request.callback, "__self__", None)
     if spider is not None:
         own = [agents for agents in crawls if agents.crawler.spider is spider]
         if own:
             return own
-    return [agents for agents in crawls if agents.crawler.crawling] or crawls
+    under_way = [agents for agents in crawls if agents.crawler.crawling]
+    return under_way or crawls
 
 
 def is_html(response: Response) -> bool:
@@ -210,6 +211,7 @@ def _marked_links(response: Response) -> frozenset[str]:
 
 
 def _find_marked_links(response: Response) -> frozenset[str]:
+    """Read what :func:`_marked_links` returns from the page."""
     encoding = getattr(response, "encoding", None) or "utf-8"
     base, references = links_of(response.body, encoding)
     marked: list[str] = []
@@ -236,11 +238,12 @@ class _LinkResolver:
         self._encode = Encoder()
         self._encoding = encoding
         self._work = 0
-        # Against which unusual links are resolved; what comes before a link that begins with "/"; and
-        # what comes before another relative link. All are empty if the base is no URL: then only
-        # absolute links can be resolved.
+        # The URL to which relative links refer. If it isn't valid, this and the next two are empty, and
+        # only absolute links can be resolved.
         self._base = ""
+        # What a usual link that begins with "/" has to be appended to.
         self._root = ""
+        # What any other usual relative link has to be appended to.
         self._folder = ""
         with suppress(ValueError):
             base_url = self._encode(urljoin(url, base), encoding)

@@ -164,9 +164,9 @@ class XmlFeed:
         """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
         where the file is from, to resolve relative links in feeds."""
         self._media = media
-        # The URL to which relative links of a feed refer,
+        # The URL to which relative links of a feed refer.
         self._base = url
-        # and the one to which those in the open entry refer.
+        # The URL to which those in the open entry refer.
         self._entry_base = url
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
@@ -632,7 +632,7 @@ def _character(match: re.Match[str]) -> str:
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
     """Return the encoding to read a file in; and the declared one, if that is unknown."""
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # byte order marks
         return "utf-16", ""
     if b"\0" in start[:2]:
         is_big_endian = start[:1] == b"\0"

@@ -40,17 +40,31 @@ _BOGUS_COMMENT_END = re.compile(rb">")
 _COMMENT_END = re.compile(rb"--!?>")
 _CDATA_END = re.compile(rb"]]>")
 
-# Elements that contain text alone, each with a pattern of its end tag.
+# Elements that contain text alone.
+_RAW_NAMES = (
+    b"iframe",
+    b"noembed",
+    b"noframes",
+    b"noscript",
+    b"plaintext",
+    b"script",
+    b"style",
+    b"textarea",
+    b"title",
+    b"xmp",
+)
+# A pattern of the end tag of each.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
-    for name in b"iframe noembed noframes noscript plaintext script style textarea title xmp".split()
+    for name in _RAW_NAMES
 }
-# What to look for within a script. "<!--" and then "<script" hide the next "</script" from the parser (the
-# HTML standard calls that double escaped), and "-->" ends both. At first:
+# What matters within a script: "<!--" and then "<script" hide the next "</script" from the parser (the HTML
+# standard calls that double escaped), and "-->" ends both.
+# What to look for at first:
 _IN_SCRIPT = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
-# After "<!--":
+# What to look for after "<!--":
 _IN_SCRIPT_COMMENT = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECASE)
-# After "<script" in such a comment:
+# What to look for after "<script" in such a comment:
 _IN_HIDDEN_SCRIPT = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 # Elements whose content isn't HTML: the standard calls it foreign.
 _FOREIGN = frozenset({b"svg", b"math"})
@@ -264,14 +278,15 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
     )
 
 
-# These find what start_tags() has to look at, depending on the tags that it is to yield. The names begin as
-# those in _MATTERS and as "meta";
+# What start_tags() has to look at depends on the tags that it is to yield. Each pattern lists how their names
+# and those in _MATTERS begin. Some other names begin in the same way, which only costs a look.
+# For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
-# also as those in _LINK_TAGS;
+# For _LINK_TAGS:
 _NOT_PLAIN_NOR_LINK = _but_plain(
     rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm"
 )
-# or as those in _HEAD_TAGS.
+# For _HEAD_TAGS:
 _NOT_PLAIN_NOR_IN_HEAD = _but_plain(rb"bas|bod|if|link|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 _NOT_PLAIN_FOR = {
     _LINK_TAGS: _NOT_PLAIN_NOR_LINK,

@@ -511,8 +511,8 @@ def _unusual_token(row: str) -> str | None:
 def _collect(
     stretch: str, agent_line: int, values: list[str], numbers: list[int]
 ) -> None:
-    """Append the rules of *stretch* to *values* and *numbers*. *agent_line*: the number of the line
-    before it, of which the stretch's first row is the (empty) rest."""
+    """Append the rules of *stretch* to *values* and *numbers*. *agent_line* is the number of the user-agent
+    line before it. The stretch's first row is what remains of that line: nothing."""
     if "#" in stretch:
         stretch = _LINE_COMMENT.sub("", stretch)
     # A rule's number is its line, counted down from ALLOW - 1 (matching.py).
