@@ -309,7 +309,7 @@ class PageMiddleware(BaseSpiderMiddleware):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
                 refused = self._request_refusal(rep, request, response, page)
                 if rep and refused:
-                    # Before it is reported, so that it holds even if that fails.
+                    # Set before the report, so that it holds even if reporting fails.
                     is_dropped = self._drops_requests
                     self._report(rep, request, refused, is_dropped=is_dropped)
         return None if is_dropped else request
@@ -322,7 +322,7 @@ class PageMiddleware(BaseSpiderMiddleware):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
                 refused = self._item_refusal(rep, response, page)
                 if rep and refused:
-                    # As above.
+                    # Set before the report, so that it holds even if reporting fails.
                     is_dropped = self._drops_items
                     self._report(rep, page, refused, is_dropped=is_dropped)
         return None if is_dropped else item

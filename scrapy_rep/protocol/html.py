@@ -149,7 +149,8 @@ def metas_of(
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
-    """Return the part of *body* that is read, with ASCII markup, and its encoding."""
+    """Return the part of *body* that is read, in an encoding in which tags are ASCII, and this encoding:
+    UTF-8 if *encoding* isn't such a one."""
     body = bytes(body[:MAX_PAGE_BYTES])
     if "punycode" in encoding.lower():
         # Decoding a page of digits as punycode takes seconds.

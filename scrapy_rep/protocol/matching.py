@@ -284,6 +284,7 @@ class Rules:
         looked up. What stays are plain prefixes."""
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
+        # No pattern is empty any more: see `_fallback`.
         special = [pattern for pattern in rules if "*" in pattern or pattern[-1] == "$"]
         for pattern in special:
             number = rules.pop(pattern)

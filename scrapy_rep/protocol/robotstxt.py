@@ -345,6 +345,7 @@ _LINES_OF_AGENTS = re.compile(
     rf"\n{_INDENT}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
+# Seconds of a crawl-delay: "10", "0.5", "5.", ".5".
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 # "0600-0845".
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
@@ -357,6 +358,7 @@ _RATE = re.compile(
 _VISIT = re.compile(_HOURS)
 _SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LINE_COMMENT = re.compile(r"#[^\n]*")
+# A line that may be a sitemap line. Group 1: the line without its indent.
 _LINES_OF_SITEMAPS = re.compile(rf"\n{_INDENT}([Ss][Ii][Tt][Ee][^\n]*)")
 
 

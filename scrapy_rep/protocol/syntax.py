@@ -65,13 +65,16 @@ _FIELD_BY_USUAL_SPELLING = _with_usual_cases(_FIELD_BY_SPELLING)
 _SPELLING = re.compile(
     "|".join(map(re.escape, _FIELD_BY_SPELLING)), re.IGNORECASE | re.ASCII
 )
-# Characters with which a field's name can begin, and how many it has at least: for a quick no.
+# Characters with which a field's name can begin: most lines that are no fields are recognised by their first.
 _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
+# Characters that a field's name has at least.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
 
 # A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning of one.
 _BOM = re.compile("^\xef(?:\xbb\xbf?)?")
+# A CR that ends a line by itself, as old Macs wrote them.
 _LONE_CR = re.compile(r"\r(?!\n)")
+# The rest of a line from a NUL on, which Google's parser doesn't see.
 _AFTER_NUL = re.compile(r"\0[^\n]*")
 _BLANKS = re.compile(r"[ \t]+")
 # A percent-encoded byte with a letter in lower case.
@@ -126,7 +129,7 @@ def _with_short_lines(text: str) -> str:
     start = 0
     while start + MAX_LINE < len(text):
         cut_at = start + MAX_LINE
-        # After the last line that ends soon enough; 0 if the first one is too long.
+        # Where the line begins that may be too long; 0 if that is the present one.
         next_start = text.rfind("\n", start, cut_at + 1) + 1
         if next_start:
             start = next_start
