@@ -212,6 +212,7 @@ class XmlFeed:
                 self._position = last_tag if last_tag >= 0 else len(self._text)
                 break
             self._position = mark.end()
+            # In all patterns of marks, group 1 is the beginning of a section.
             is_section = mark[1] is not None
             if is_section:
                 needs_more_data = not self._pass_section(mark)

@@ -359,7 +359,7 @@ def retry_after(value: str | None, now: float) -> float | None:
         longest = max(longest, _seconds(wait[1]))
     else:
         return longest
-    # Not all of them are numbers of seconds, so the whole must be a date: it contains a comma, too.
+    # Not all parts are numbers of seconds, so the header must be a date, with a comma after the weekday.
     date = read_date(header.strip('" '))
     if date is None:
         return None
@@ -375,8 +375,8 @@ def backoff(
     retry_after: float | None = None,
 ) -> float:
     """Return the seconds until the next attempt for an unreachable origin (REP.md section 4):
-    *base*, doubled with each of *attempts* failures, or *retry_after* if that is longer; at most
-    *maximum*. *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
+    *base* after the first of *attempts* failures, doubled with each further one, or *retry_after* if that
+    is longer; at most *maximum*. *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
     together."""
     doublings = min(attempts - 1, _MAX_DOUBLINGS)
     delay = min(maximum, base * 2.0**doublings)
