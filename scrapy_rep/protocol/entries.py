@@ -266,8 +266,9 @@ class XmlFeed:
         return True
 
     def _pass_instruction(self, mark: re.Match[str]) -> bool:
-        """Pass over a processing instruction; return whether its end is there. One without an end ends
-        as a tag does, so that no entry after it is lost; as does the declaration, which people write so."""
+        """Pass over a processing instruction; return whether its end is there. One without a proper end ends
+        as a tag does, so that no entry after it is lost. So does the XML declaration in any case, since
+        people leave out its "?"."""
         text = self._text
         start = mark.end()
         end = -1

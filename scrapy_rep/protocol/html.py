@@ -296,7 +296,7 @@ _NOT_PLAIN_FOR = {
 
 
 class _OpenForeign:
-    """The elements of foreign content (see ``_FOREIGN``) that are open."""
+    """The elements of foreign content (see ``_FOREIGN``) that are open. False if there is none."""
 
     def __init__(self) -> None:
         # The innermost one is the last.

@@ -104,8 +104,8 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
-        # Most calls are about the latest agent and the latest origin. This answer is a plain tuple, since
-        # Python unpacks such faster than others.
+        # Most calls are about the same agent as the latest one, and about the same origin. The answer to the
+        # latest agent is a plain tuple, which Python unpacks faster than an _Answer.
         self._latest_answer = (*_NOT_ASKED,)
         self._latest_origin = ""
         # The tuple is replaced as a whole, so that threads may share a RobotsTxt.

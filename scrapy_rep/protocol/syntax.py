@@ -293,8 +293,8 @@ def is_name(value: str) -> bool:
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a chain;
-    ``ValueError`` if one is not a token."""
+    """Return a token or a list of them (on a command line: joined by commas) as a chain: the product tokens
+    of one crawler, most specific first. ``ValueError`` if one is not a token."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
