@@ -49,19 +49,13 @@ _BYTES_OF_AN_ANSWER = 200
 _Agent: TypeAlias = "str | tuple[str, ...]"
 
 
-class _Answer(NamedTuple):
-    """Which rules an agent has to obey."""
+# Which rules an agent has to obey: the agent; whether it obeys the `*` group; the token whose group applies,
+# None if there is none; and its rules. A plain tuple, since it is made for each file and unpacked for each
+# request, for both of which a class takes longer.
+_Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
 
-    agent: _Agent | None
-    """None: nobody has asked yet."""
-    obey_global: bool | None
-    """Whether this agent obeys the ``*`` group."""
-    token: str | None
-    """The token whose group applies; None: no group applies."""
-    rules: Rules
-
-
-_NOT_ASKED = _Answer(None, None, None, NO_RULES)
+# The answer before anybody has asked.
+_NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
 # Origin and path of nearly all URLs.
 _USUAL_URL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
@@ -104,9 +98,8 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
-        # Most calls are about the same agent as the latest one, and about the same origin. The answer to the
-        # latest agent is a plain tuple, which Python unpacks faster than an _Answer.
-        self._latest_answer = (*_NOT_ASKED,)
+        # Most calls are about the same agent as the latest one, and about the same origin.
+        self._latest_answer = _NOT_ASKED
         self._latest_origin = ""
         # The tuple is replaced as a whole, so that threads may share a RobotsTxt.
         self._answers: tuple[_Answer, ...] = ()
@@ -161,7 +154,8 @@ class RobotsTxt:
         if not isinstance(agent, str):
             agent = tuple(agent)
         for answer in self._answers:
-            if answer.agent == agent and answer.obey_global == obey_global:
+            asking_agent, obeyed_global, _, _ = answer
+            if asking_agent == agent and obeyed_global == obey_global:
                 return answer
         return None
 
@@ -215,26 +209,28 @@ class RobotsTxt:
         latest_agent, latest_obey_global, token, rules = self._latest_answer
         if agent == latest_agent and obey_global is latest_obey_global:
             return token, rules
-        answer = self._answer_to(agent, obey_global)
+        answer = None
+        if self._answers:  # most files are read for one agent, and need no search
+            answer = self._answer_to(agent, obey_global)
         if answer is None:
             key = agent if isinstance(agent, str) else tuple(agent)
             if groups is None:
                 groups = Groups(self._text())
             answer = self._read_for(key, obey_global, groups)
-        self._latest_answer = (*answer,)
-        return answer.token, answer.rules
+        self._latest_answer = answer
+        _, _, token, rules = answer
+        return token, rules
 
     def _read_for(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
         """Return the answer to an agent that hasn't asked yet, and remember it."""
         if len(self._answers) >= _MAX_ANSWERS or self.size > _MAX_SIZE:
             self._forget()
+        answer: _Answer = (agent, obey_global, None, NO_RULES)
         for token in obeyed(agent, obey_global):
             if token.lower() in groups.tokens:
                 rules = self._rules_of_group(token, groups)
-                answer = _Answer(agent, obey_global, token, rules)
+                answer = (agent, obey_global, token, rules)
                 break
-        else:
-            answer = _Answer(agent, obey_global, None, NO_RULES)
         self._answers += (answer,)
         self.size += _BYTES_OF_AN_ANSWER
         return answer
@@ -242,9 +238,9 @@ class RobotsTxt:
     def _rules_of_group(self, token: str, groups: Groups) -> Rules:
         """Return the rules of *token*'s groups. Thousands of rules take 50 ms, so agents of one group share
         theirs."""
-        for answer in self._answers:
-            if answer.token == token:
-                return answer.rules
+        for _, _, known_token, known_rules in self._answers:
+            if known_token == token:
+                return known_rules
         rules = Rules(*groups.rules_of(token.lower()))
         self.size += rules.size
         return rules
