@@ -26,7 +26,7 @@ from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, YES
 from scrapy_rep.protocol import Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.html import MAX_PAGE_BYTES
+from scrapy_rep.protocol.html import MAX_HTML_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
@@ -116,7 +116,7 @@ def page(task: CrawlTask) -> None:
         )
     name = task.options.file
     response = HtmlResponse(
-        "file:", body=read_file(name, MAX_PAGE_BYTES), headers=headers
+        "file:", body=read_file(name, MAX_HTML_BYTES), headers=headers
     )
     for chain in task.agents():
         _show(task, chain, response, _about(name, chain, None))

@@ -78,7 +78,7 @@ _FONT_ATTRIBUTES = frozenset({b"color", b"face", b"size"})
 # Names of tags that change how the tags after them are read.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"template"})
 
-MAX_PAGE_BYTES = 2_000_000
+MAX_HTML_BYTES = 2_000_000
 """Bytes of a page that are read."""
 
 MAX_VALUE_BYTES = 16 * 1024
@@ -151,7 +151,7 @@ def metas_of(
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
     """Return the part of *body* that is read, in an encoding in which tags are ASCII, and this encoding:
     UTF-8 if *encoding* isn't such a one."""
-    body = bytes(body[:MAX_PAGE_BYTES])
+    body = bytes(body[:MAX_HTML_BYTES])
     if "punycode" in encoding.lower():
         # Decoding a page of digits as punycode takes seconds.
         encoding = "latin-1"

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
 from scrapy_rep.protocol.html import (
-    MAX_PAGE_BYTES,
+    MAX_HTML_BYTES,
     MAX_VALUE_BYTES,
     metas_of,
     with_blanks,
@@ -179,7 +179,7 @@ class PageRules:
         """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
         :meth:`from_headers`."""
         if isinstance(body, str):
-            body = as_bytes(body[:MAX_PAGE_BYTES])
+            body = as_bytes(body[:MAX_HTML_BYTES])
             encoding = "utf-8"
         unread_bytes = _MAX_RULES_BYTES
         rules: list[PageRule] = []
