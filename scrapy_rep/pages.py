@@ -99,7 +99,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     usual_chains = {agents.usual for agents in crawls}
     if len(usual_chains) == 1:
         return crawls[0].chain_sent(request)
-    # META_KEY (origins/agents.py) is the key under which a request names its agent.
+    # Under this key (origins/agents.py) a request names its agent.
     try:
         return chain(request.meta[META_KEY])
     except (KeyError, ValueError):
