@@ -25,7 +25,7 @@ from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, YES
 from scrapy_rep.protocol import Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.html import MAX_BYTES as MAX_HTML_BYTES
+from scrapy_rep.protocol.html import MAX_HTML_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
