@@ -260,7 +260,8 @@ class RepMiddleware:
             self._drop(request, origin, drop, self.origins.cache.get(origin))
             return
         if self._seeding is not None:
-            check = self._seeding.look_at(request, checked=request in self._gate)
+            came_through = request in self._gate  # then the gate has checked it
+            check = self._seeding.look_at(request, checked=came_through)
             if check is not None:
                 await check
         elif SITEMAP_KEY in request.meta:

@@ -55,7 +55,7 @@ SPIDER_SITEMAPS = "rep_sitemaps"
 USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 """Settings that ask for usage preferences."""
 
-LADDER = "google-2026"
+GOOGLE_2026 = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
 LAST = "last"
@@ -347,7 +347,7 @@ class RepSettings:
     user_agent: tuple[str, ...] | None = _setting(None, _AGENT)
     obey_global_group: bool = _setting(True, _FLAG)
     unreachable: str = _choice("hold", "drop", "allow")
-    unreachable_rules: str = _choice("google", LADDER)
+    unreachable_rules: str = _choice("google", GOOGLE_2026)
     forbidden: str = _choice("allow", "disallow", "hold")
     challenge: str = _choice("allow", "hold")
     overrides: dict[str, Override] | None = _setting(None, _OVERRIDES)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def compare(task: Task) -> None:
-    """Carry out ``--compare``: print which verdicts on URLs change or, without any URL, which lines of
-    each agent and of the whole file."""
+    """Carry out ``--compare``: print which verdicts on URLs change. Without any URL:
+    which lines change, for each agent and in the whole file."""
     files: dict[str | None, RobotsFile] = {}
 
     def keep(robots: RobotsFile) -> None:

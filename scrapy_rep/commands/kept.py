@@ -297,9 +297,9 @@ def _held_in(path: Path) -> list[_HeldRequests]:
     try:
         if not path.exists():
             return []
-        # While a crawl runs, and after it was killed, there is a write-ahead log beside the database.
-        # If there is none, reading must not create one: the next crawl would conclude from it that
-        # this one was killed.
+        # While a crawl runs, and after it was killed, there is a write-ahead log beside
+        # the database. If there is none, reading must not create one: the next crawl
+        # would conclude from it that the one before was killed.
         has_log = Path(f"{path}-wal").exists()
         mode = "mode=ro" if has_log else "immutable=1"
         address = f"{path.resolve().as_uri()}?{mode}"

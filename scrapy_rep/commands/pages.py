@@ -272,8 +272,9 @@ def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
 _MAX_CONTACTED_ORIGINS = 100
 
-# An origin has many spellings (upper case, a port). For this many of them, what decides about their
-# URLs is remembered; with more, all are forgotten, and the memory fills anew.
+# An origin has many spellings (upper case, a port), so its URLs have many prefixes. The
+# judges (_judge_of()) of this many prefixes are remembered; with more, all are forgotten,
+# and the memory fills anew.
 _MAX_PREFIXES = 10_000
 
 # Of the rules that forbid something, those that forbid the most URLs are named: this many.

@@ -103,7 +103,9 @@ def asked_of(
         for crawler in KNOWN:
             chains.append(crawler.chain)
     if options.agents_of_file:
-        chains = agents_of(files, chains if options.agents_known else task.named)
+        # Beside those that the files name, those that were asked for; never *default*.
+        asked_for = chains if options.agents_known else task.named
+        chains = agents_of(files, asked_for)
     return list(dict.fromkeys(chains))
 
 

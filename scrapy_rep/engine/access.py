@@ -520,8 +520,9 @@ class Following:
                 self._tell_scheduled(request)
             return result
 
-        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
-        # as done with a number when the first of its requests has ended.
+        # A scheduler with __slots__ lets no method be replaced. Then a trail takes the
+        # crawl for done with a number (see Trail) once the first request that carries
+        # it has ended.
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 

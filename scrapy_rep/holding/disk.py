@@ -168,7 +168,7 @@ class DiskHold:
         # Negative numbers: these came before all requests of this run.
         for number, row in enumerate(rows, -len(rows)):
             since = self._seconds_since(row, released_at.get(row.origin, 0.0))
-            held = Held(-row.priority, number, since, row=row.id, counts=True)
+            held = Held(-row.priority, number, since, row=row.id, was_held=True)
             self.recovered.setdefault(row.origin, []).append(held)
             if row.fingerprint:
                 fingerprints = self._earlier.setdefault(row.origin, Counter())
@@ -208,7 +208,7 @@ class DiskHold:
             (row, origin, since, state, data, priority, fingerprint),
         )
         self._following.stored(held.request)
-        return Held(held.urgency, held.number, held.since, row=row, counts=True)
+        return Held(held.urgency, held.number, held.since, row=row, was_held=True)
 
     def _warn_once(self, request: Request, error: Exception) -> None:
         """Warn that *request* can't be written to disk, the first time that this

@@ -90,9 +90,9 @@ class Gate:
         """Requests that have left. None: nothing was known, or the middleware has dealt
         with the request."""
         self._is_scheduler_exhausted = False
-        """Whether the scheduler has only requests that were handed back to it, for
-        which there is no room. The engine asks again at its next event, after some
-        seconds at most."""
+        """Whether the scheduler has only requests that the gate handed back to it,
+        since there was no room to hold them here. The engine asks again at its next
+        event, after some seconds at most."""
         self._is_schedulers_turn = False
         """Whether the scheduler is asked before ``Releases``."""
         self._idle_since: float | None = None

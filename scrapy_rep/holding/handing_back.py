@@ -2,10 +2,11 @@
 
 - During the crawl, if there is no room to hold them: back to the scheduler, unless it
   is Scrapy's (:meth:`HandingBack.hand_back`).
-- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): what is on disk under
-  JOBDIR stays there for the next run. What has only waited goes back to any scheduler,
-  as it would have stayed there without us. What was held goes back to a scheduler that
-  outlives the process; with any other, its errback is called.
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, what has only waited is held now, too; what
+  is on disk stays there for the next run. Without one, what has only waited goes back
+  to any scheduler, as it would have stayed there without us. What was held, and isn't
+  on disk, goes back to a scheduler that outlives the process; with any other, its
+  errback is called.
 
 The scheduler gets requests by its documented ``enqueue_request()``. So they pass
 neither the dupe filter, which has seen them, nor the signal ``request_scheduled``,
@@ -200,10 +201,10 @@ class HandingBack:
         if self._engine.following.is_kept(request):
             return succeed(None)
         waited = self._held.waited(queue, held)
-        only_waited = not held.counts and not queue.fails
+        only_waited = not held.was_held and not queue.fails
         goes_back = only_waited or self._outlives(request)
         if goes_back and self._give_to_scheduler(request, waited, request.priority):
-            if held.counts:
+            if held.was_held:
                 self._count("rep/handed_back")
             return succeed(None)
         drop = self._why_ended(queue)

@@ -3,7 +3,7 @@
 
 Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``.
 Those that *wait* for a first answer are in memory. Those that are *held* are in memory
-too or, with a JOBDIR, on disk (disk.py); then ``Held.counts`` is true. Once there is an
+too or, with a JOBDIR, on disk (disk.py); then ``Held.was_held`` is true. Once there is an
 answer, or they are given up, they *leave*: urgent ones first, origins in turns. A
 ``Drop`` (origins/policy.py) says why a request fails.
 """
@@ -160,7 +160,7 @@ class HeldRequests:
     def _to_keep(self, queue: Queue, held: Held) -> Held:
         """Write *held* to disk, if there is a file. Return what stays in memory: then
         not its request."""
-        kept = held._replace(counts=True)
+        kept = held._replace(was_held=True)
         if self.disk is not None:
             kept = self.disk.hold(str(queue.origin), kept)
         self._engine.drop_caches(held.request)
@@ -231,7 +231,7 @@ class HeldRequests:
 
     def _left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
         """Note that *held* has left *queue*, if it was held and had not only waited."""
-        if not held.counts:
+        if not held.was_held:
             return
         if self.disk is not None:
             self.disk.left(str(queue.origin), held, given_up=given_up)
@@ -285,7 +285,7 @@ class HeldRequests:
             why.attempts,
             why.cause,
         )
-        if held.counts:
+        if held.was_held:
             error.held_for = waited
             self._count("rep/given_up")
             announce(
@@ -431,8 +431,8 @@ class Releases:
         return request
 
     def _end_round(self) -> None:
-        """Give those that had their turn another one, in the next round, if more of
-        them may leave."""
+        """End the round: a request leaves, or no turns are left. Those that had their
+        turn get one in the next round, if more of them may leave."""
         had_turn = self._had_turn
         self._had_turn = []
         for queue in had_turn:
@@ -476,7 +476,7 @@ class Releases:
         held."""
         waited = self._held.waited(queue, held)
         self._held.leave_first(queue, held)
-        if held.counts:
+        if held.was_held:
             queue.released += 1
             self._count("rep/released")
             announce(
@@ -504,7 +504,7 @@ class Releases:
         origin is forgotten before it gets there."""
         waited = self._held.waited(queue, held)
         error = self._held.give_up(held, queue.origin, waited, queue.why)
-        if held.counts:
+        if held.was_held:
             queue.given_up += 1
             self.verdicts[held.request] = error
         else:

@@ -394,7 +394,9 @@ class Holding(WaitingRoom):
         state = self._table.get(queue.origin)
         if state is None or not state.unreachable:
             return 0.0
-        allowed_at = self._policy.last_attempt_at(state.entry, queue.extra_attempt)
+        allowed_at = self._policy.extra_attempt_allowed_at(
+            state.entry, queue.extra_attempt
+        )
         return max(0.0, allowed_at - self._context.clock())
 
     def _give_up(self, queue: Queue) -> None:

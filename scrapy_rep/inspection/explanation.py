@@ -85,7 +85,8 @@ class Explanation:
     path: str
     """The part of the URL that was compared."""
     decision: Decision
-    """Whether the URL is allowed, by which rule, and of which group: None if no rule or no group decided."""
+    """Whether the URL is allowed, by which rule (``rule``, None if none decided), and
+    of which group (``agent``, None if none applied)."""
     reason: str
     """The decision in words, such as ``line 3: Disallow: /x``."""
     robots: RobotsFile
@@ -299,8 +300,8 @@ class Explanation:
         return (self.decision.agent or "").lower()
 
     def _matching_rules(self) -> list[_MatchingRule]:
-        """Return the rules of the group that applied that match, the one that decides first; none if
-        they were not compared."""
+        """Return the matching rules of the group that applied, beginning with the one
+        that decides; none if they were not compared."""
         if self.too_slow:
             return []
         # Keys are numbers that order rules as the matcher does: the largest wins, and the bits from

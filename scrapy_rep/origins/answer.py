@@ -284,7 +284,8 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
             decoder = new_decoder()
             output += decoder.decompress(data, READ_BYTES - len(output))
             if not decoder.eof:
-                # The data ends before the stream does, or there is enough.
+                # The data ends before the stream does, or there is enough: its end
+                # wasn't reached.
                 return output, False
             # The next member of a gzip file. Zeros between members are padding.
             data = decoder.unused_data.lstrip(b"\0")

@@ -53,7 +53,7 @@ from scrapy_rep.origins.status import (
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.freshness import (
-    BLACKOUT,
+    NO_CRAWL_SECONDS,
     backoff,
     fresh_seconds,
     retry_after,
@@ -485,11 +485,11 @@ class RobotsCache:
         if isinstance(answer.error, NOT_ABOUT_SITE):
             return before.unreachable_for
         limit = self._settings.unreachable_limit
-        has_steps = self.choices is not None and self.choices.ladder
-        if has_steps and before.unreachable_for < BLACKOUT:
+        has_steps = self.choices is not None and self.choices.follows_2026
+        if has_steps and before.unreachable_for < NO_CRAWL_SECONDS:
             # The 12 hours of Google's rule are counted like the 30 days: as time during
             # which attempts failed, not as time on the clock.
-            limit = BLACKOUT
+            limit = NO_CRAWL_SECONDS
         attempts = before.attempts - before.proxy_attempts
         elapsed = now - before.updated_at
         return unreachable_seconds(before.unreachable_for, attempts, elapsed, limit)

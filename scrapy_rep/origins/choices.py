@@ -18,8 +18,8 @@ from scrapy_rep.origins.answer import READ_BYTES, Answer
 from scrapy_rep.origins.status import Failing, Stale, Unreachable, Unrestricted
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import FORBIDDEN, Outcome, is_challenge
-from scrapy_rep.protocol.freshness import BLACKOUT, SHARES
-from scrapy_rep.settings import LADDER, Override, RepSettings, setting_name
+from scrapy_rep.protocol.freshness import NO_CRAWL_SECONDS, SHARES
+from scrapy_rep.settings import GOOGLE_2026, Override, RepSettings, setting_name
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import iso
 
@@ -36,7 +36,7 @@ class Choices:
     def __init__(self, settings: RepSettings) -> None:
         """Raises ``SettingsError`` if a file of ``REP_OVERRIDES`` can't be read."""
         self._settings = settings
-        self.ladder = settings.unreachable_rules == LADDER
+        self.follows_2026 = settings.unreachable_rules == GOOGLE_2026
         """Whether Google's rules of April 2026 apply to unreachable origins: what is
         allowed changes in steps, after 12 hours and after 30 days."""
         self.overrides: dict[str, Answer] = {}
@@ -85,8 +85,8 @@ class Choices:
         own_answer = self.own_answer(origin, now)
         if own_answer is not None:
             return own_answer.setting
-        if entry.unreachable_since is not None and self.ladder:
-            return f"REP_UNREACHABLE_RULES is {LADDER!r}"
+        if entry.unreachable_since is not None and self.follows_2026:
+            return f"REP_UNREACHABLE_RULES is {GOOGLE_2026!r}"
         if self.forbids_all(entry):
             return f"HTTP {entry.status}, and REP_FORBIDDEN is 'disallow'"
         return ""
@@ -116,11 +116,11 @@ def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
     and 13)."""
     seconds = entry.unreachable_for
     limit = settings.unreachable_limit
-    if settings.unreachable_rules != LADDER:
+    if settings.unreachable_rules != GOOGLE_2026:
         if entry.has_copy:  # however old
             return Stale
         return Unrestricted if seconds >= limit else Unreachable
-    if seconds < BLACKOUT:
+    if seconds < NO_CRAWL_SECONDS:
         return Unreachable
     if seconds < limit:
         return Stale if entry.has_copy else Unrestricted

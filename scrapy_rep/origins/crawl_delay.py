@@ -140,7 +140,8 @@ class CrawlDelay(ResolutionListener):
             return
         request = flight.request
         chain = self._agents.chain_of(request)
-        if self.refusal(state, chain) is None:
+        is_crawled = self.refusal(state, chain) is None
+        if is_crawled:
             key = self._slots.key_of(request.url)
             self._slow_down(key, state, chain)
             if self._turns is not None:
@@ -148,7 +149,8 @@ class CrawlDelay(ResolutionListener):
         visit_time = self._pace(state, chain).visit_time
         if visit_time is None:
             return
-        if self._reported.add((state.name, visit_time.value)):
+        is_new = self._reported.add((state.name, visit_time.value))
+        if is_new:
             self._stats.inc_value("rep/visit_time/origins")
 
     def _reached_downloader(self, request: Request) -> None:

@@ -5,7 +5,7 @@ A flight goes through these stages, which flights.py moves it along:
 - *queued*: it stands in a queue of ours, since too many others are in flight;
 - *in flight*: it has taken off; its request may stand in a queue of the downloader, or
   be sent;
-- *landing*: the answer is known, and listeners are being told;
+- *being told*: the answer is known, and listeners are being told;
 - *landed*: those who wait have been told the result.
 """
 

@@ -1,6 +1,6 @@
 """Fetches of robots.txt (flight.py): one per origin in this process, a limited number
-at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md says
-why: "The robots.txt fetches themselves must not starve the crawl".
+at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md has the
+life of one: "A fetch".
 
 Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
 sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
@@ -199,7 +199,7 @@ class Flights:
             raise StillWaiting
         queue = self.queue_of(flight.origin)
         callers = queue.callers
-        if flight in queue.landing:
+        if flight in queue.being_told:
             callers = flight.callers
         return await self._wait_among(callers, queue, seconds)
 
@@ -231,7 +231,7 @@ class Flights:
         origin = queue.origin
         if self.queues.get(origin) is not queue:  # it is forgotten already
             return
-        has_fetch = queue.fetch is not None or queue.landing
+        has_fetch = queue.fetch is not None or queue.being_told
         if queue.is_empty and not has_fetch:
             self._alarm.forget(origin)
             del self.queues[origin]
@@ -277,10 +277,10 @@ class Flights:
         if step is Step.FREE_PLACE:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
-        elif step is Step.APPLY and queue.landing:
+        elif step is Step.APPLY and queue.being_told:
             # Listeners take longer than those who wait may have to.
             latest = now + ROUNDING - self.limits.grace
-            for flight in list(queue.landing):
+            for flight in list(queue.being_told):
                 if flight.answered_at <= latest:
                     self._landed(queue, flight)
         elif step is Step.APPLY:
@@ -309,8 +309,8 @@ class Flights:
         queue = self.queue_of(origin)
         if queue.fetch is not None:
             return queue.fetch
-        if queue.landing and not again:
-            return queue.landing[-1]
+        if queue.being_told and not again:
+            return queue.being_told[-1]
         now = self.clock()
         flight = Flight(
             origin,
@@ -442,7 +442,7 @@ class Flights:
         # Those who come from now on (handlers of the signal `robots_resolved`, say) see
         # the new status, or wait for the next answer.
         flight.callers = queue.remove_callers()
-        queue.landing.append(flight)
+        queue.being_told.append(flight)
         self.settle(queue)
         self._telling.add(flight)
         try:
@@ -482,10 +482,10 @@ class Flights:
         """Let those go on who wait for *flight*: all listeners have been told, or one
         takes too long."""
         if (
-            flight not in queue.landing
+            flight not in queue.being_told
         ):  # they went on before, when that listener took too long
             return
-        queue.landing.remove(flight)
+        queue.being_told.remove(flight)
         assert flight.state is not None
         with self._isolated("holding of requests"):
             self._room.answered(queue, flight.state)
@@ -539,11 +539,11 @@ class Flights:
         self._end.result = CrawlEnding()
         for queue in list(self.queues.values()):
             callers = queue.remove_callers()
-            for flight in queue.landing:
+            for flight in queue.being_told:
                 callers += flight.callers
                 flight.callers = []
             # Listeners may still be told; those in the queue are told now.
-            queue.landing = []
+            queue.being_told = []
             if queue.fetch is not None:
                 flight = queue.fetch
                 self._cancel(queue, flight)

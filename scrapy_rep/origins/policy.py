@@ -22,8 +22,8 @@ UNKNOWN_YET = "no answer yet"
 # before they are given up, although the origin's next regular attempt isn't due.
 
 _LAST_SHARE = 4
-"""An attempt that was made in the last quarter of REP_HOLD_MAX_WAIT counts as the last
-one: no extra attempt follows it."""
+"""An extra attempt waits for REP_RETRY_DELAY after the attempt before it, but at most
+for this share (a quarter) of REP_HOLD_MAX_WAIT."""
 
 _PAUSE_SHARE = 2
 """If the times of an origin's requests are over one after the other, robots.txt is not
@@ -108,9 +108,10 @@ class Policy:
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
         """Seconds that a direct download waits for the next attempt, no more than a
         held request."""
-        last_part = settings.hold_max_wait / _LAST_SHARE
-        self._extra_pause = min(settings.retry_delay, last_part)
-        """Seconds between an attempt and an extra attempt, at least."""
+        last_quarter = settings.hold_max_wait / _LAST_SHARE
+        self._extra_pause = min(settings.retry_delay, last_quarter)
+        """Seconds between an attempt and an extra attempt (see the top of this module),
+        at least."""
 
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice:
         """Return what to do with a request from the scheduler. *state* is what is known
@@ -146,11 +147,11 @@ class Policy:
             return False
         return state.entry.dead_attempts < self._dead_host_tries
 
-    def last_attempt_at(self, entry: Entry, extra_attempt: int) -> float:
+    def extra_attempt_allowed_at(self, entry: Entry, extra_attempt: int) -> float:
         """Return from when on (seconds since the epoch) an extra attempt may be made:
-        one because the time of held requests is over, before the origin's next attempt
-        is due. *extra_attempt*: the number (``entry.attempts``) of the last extra
-        attempt."""
+        one that is made only because the time of held requests is over, before the
+        origin's next attempt is due. *extra_attempt*: the number (``entry.attempts``)
+        of the last extra attempt."""
         pause = self._extra_pause
         is_latest_extra = entry.attempts == extra_attempt
         if is_latest_extra:

@@ -13,7 +13,7 @@ scheduler stand in it at one of three stages, and move by its methods alone:
 coroutines of their own.
 
 :func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
-each origin with somebody in its queue has a fetch that is queued, in flight or landing
+each origin with somebody in its queue has a fetch that is queued, in flight or being told
 (flight.py), a step with a time, or a turn to leave.
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
@@ -78,7 +78,7 @@ class Held(NamedTuple):
     """None: it is on disk, and hasn't been read so far."""
     row: int | None = None
     """Its row on disk (holding/disk.py); None: it is in memory only."""
-    counts: bool = False
+    was_held: bool = False
     """It has been held; otherwise it has only waited for a first answer."""
 
 
@@ -108,7 +108,10 @@ _NO_COUNTS = _Counts()
 
 
 class Lateness(Enum):
-    """How long the answer to a first fetch has been awaited."""
+    """How long the answer to a fetch has been awaited. While a first one is late, fewer
+    of those who wait count (:meth:`Queue._counted`), so that the gate goes on. Once it
+    is very late, those for which there is no room are turned away: who waits
+    (``Holding._hold_late``), and who comes (``Gate._is_full``)."""
 
     NOT_LATE = "as usual"
     LATE = "longer than most take"
@@ -124,7 +127,7 @@ class Queue:
 
     fetch: Flight | None = None
     """The fetch that is queued or in flight."""
-    landing: list[Flight] = field(default_factory=list)
+    being_told: list[Flight] = field(default_factory=list)
     """Fetches whose answer is known, and is being told to listeners."""
     lateness: Lateness = Lateness.NOT_LATE
     """How long the answer to :attr:`fetch` has been awaited."""
@@ -520,10 +523,10 @@ def steps(
         due = _during_fetch(queue, fetch, now, limits)
     else:
         due = _between_fetches(status, queue, now, limits)
-    if queue.landing:
+    if queue.being_told:
         # The answer is known, and listeners are being told. One of them (a handler of
         # the signal `robots_resolved`, say) may take long, or never return.
-        answered_at = min(flight.answered_at for flight in queue.landing)
+        answered_at = min(flight.answered_at for flight in queue.being_told)
         due[Step.APPLY] = answered_at + limits.grace
     return due
 
@@ -565,7 +568,7 @@ def _between_fetches(
     *status*: what is known of it decides whether those who wait may go on."""
     due: dict[Step, float] = {}
     stays = bool(queue.waiting or queue.held)
-    if queue.landing or not (stays or queue.callers):
+    if queue.being_told or not (stays or queue.callers):
         return due  # the answer is being told, or nobody waits
     if isinstance(status, Unknown | Expired):
         due[Step.ASK] = now

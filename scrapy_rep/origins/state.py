@@ -1,5 +1,5 @@
 """What is known of origins, in memory: with parsed rules for those used recently,
-compressed for the others (docs/DESIGN.md, "Bodies compressed, rules on demand")."""
+compressed for the others."""
 
 from __future__ import annotations
 

@@ -16,9 +16,11 @@ every case, impossible ones included.
   help for a while. After that, what else was known counts again: the cache (cache.py)
   keeps this status beside it.
 
-That somebody asks, or waits no more, changes no status. That a fetch is queued or in
-flight is no status either: who waits for it is in queue.py. Nor is the end of the
-crawl, which is the same for all origins: :meth:`.flights.Flights.end`.
+That somebody asks, or waits no more, changes no status. An origin that was packed
+(state.py) is judged anew from its entry (``Stored``); one that was forgotten is
+``Unknown``. That a fetch is queued or in flight is no status either: who waits for it
+is in queue.py. Nor is the end of the crawl, which is the same for all origins:
+:meth:`.flights.Flights.end`.
 """
 
 from __future__ import annotations
@@ -178,7 +180,9 @@ class NotAccepted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TimeIsOver(Event):
-    """The time of the status (``until``) is over."""
+    """The time of the status (``until``) is over. No alarm rings then:
+    :meth:`.cache.RobotsCache.get` notices it when a request asks, and ``status_of`` for
+    ``Fresh`` alone. It also happens to what leaves memory (state.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -491,8 +491,9 @@ class XmlFeed:
     def _add_of_extension(
         self, entry: SitemapEntry, key: str, name: str, content: str
     ) -> None:
-        """Add what is in an element of an extension, such as image:loc. *key* is that of the entry, *name*
-        the element's without its prefix."""
+        """Add what is in an element of an extension, such as image:loc. *key*: under
+        which the entry has it ("news", "images" or "videos"); *name*: the element's,
+        without its prefix."""
         if key == "news":
             news = entry.setdefault("news", {})
             is_wanted = name not in news and len(name) <= _MAX_NAME

@@ -287,7 +287,7 @@ def _abbreviated(word: str, names: list[str]) -> int | None:
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
-BLACKOUT = 12 * 3600.0
+NO_CRAWL_SECONDS = 12 * 3600.0
 """Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
 
 SHARES = 4
@@ -392,7 +392,7 @@ def unreachable_seconds(
     :param before: the result for the previous failure
     :param attempts: failures in a row before this one
     :param elapsed: seconds since the last attempt; the clock may have been set since
-    :param limit: after how many seconds something changes for the origin: ``BLACKOUT``, or Google's 30
+    :param limit: after how many seconds something changes for the origin: ``NO_CRAWL_SECONDS``, or Google's 30
         days. Each pause between two attempts counts for at most ``1 / SHARES`` of it
     """
     if not attempts:

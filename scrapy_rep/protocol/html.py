@@ -173,7 +173,7 @@ def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
     return text.encode("utf-8", "replace"), "utf-8"
 
 
-def has_references(value: bytes) -> bool:
+def has_other_references(value: bytes) -> bool:
     """Return whether *value* may have character references other than ``&amp;``, the only usual one."""
     return value.count(b"&") > value.count(b"&amp;")
 
@@ -185,7 +185,7 @@ def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
         text = value.decode(encoding, "replace")
     except (LookupError, ValueError):  # no codec of that name
         text = value.decode("latin-1")
-    if has_references(value):
+    if has_other_references(value):
         return unescape(_HUGE_REFERENCE.sub("\ufffd", text))
     return text.replace("&amp;", "&")
 
@@ -199,7 +199,7 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
         tag = match[0].lower()
         # A tag that isn't plain may have "<" or ">" in an attribute, and a name that is written with
         # references any letters: so both may have one of the names.
-        is_readable = match[1] is not None and not has_references(tag)
+        is_readable = match[1] is not None and not has_other_references(tag)
         if not is_readable or any(name in tag for name in names):
             end = match.start()
     return end
@@ -223,7 +223,7 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
             continue
         rel = attributes.get(b"rel", b"")
         for value in (href, rel):
-            if has_references(value):
+            if has_other_references(value):
                 bytes_left -= len(value)
         if bytes_left < 0:
             break
@@ -279,8 +279,9 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
     )
 
 
-# What start_tags() has to look at depends on the tags that it is to yield. Each pattern lists how their names
-# and those in _MATTERS begin. Some other names begin in the same way, which only costs a look.
+# What start_tags() has to look at depends on the tags that it is to yield. Listed are
+# the beginnings of the names to yield and of those in _MATTERS. Some other names begin
+# in the same way, which only costs a look.
 # For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 # For _LINK_TAGS:

@@ -115,8 +115,9 @@ class Wildcards:
     def _best_of(
         self, first: int, end: int, path: str, best_key: int, letters: str
     ) -> int:
-        """Do what :meth:`best` does, with the rules from row *first* to the one before *end*, which are
-        of one block. *letters*: those of a long path, else empty."""
+        """Do what :meth:`best` does, with the rules from row *first* to the one before
+        *end*, which are of one block. *letters*: of a long path, all its characters and
+        "*$": a pattern with any other can't match. Empty for a short path."""
         if self._keys[first] < best_key:  # the rows after it have smaller keys still
             return best_key
         needles = self._needles[first:end]

@@ -73,8 +73,9 @@ class Pace(NamedTuple):
 class RobotsTxt:
     """A robots.txt. Build it with :meth:`parse`, or with a function that returns its body.
 
-    Lazy: the file is read for each new agent, to keep only the rules of its group, for each line that
-    decides, for each group's :meth:`pace`, and for :attr:`sitemaps` on each call.
+    Lazy: the file is read for each new agent (only the rules of its group are kept),
+    for each line that decides, for each group's :meth:`pace`, and each time
+    :attr:`sitemaps` is asked for.
 
     *agent* is always a product token (letters, ``-`` and ``_``), or a sequence of them, most specific
     first: only the first token with a group in this file counts. For an empty string, an empty

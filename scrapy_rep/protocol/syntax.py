@@ -104,8 +104,8 @@ def cut(body: bytes) -> bytes:
 
 
 def normalise(body: bytes) -> str:
-    """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark
-    and NULs, line ends as LF, lines cut to :data:`MAX_LINE`."""
+    """Return *body* as latin-1 text (one character a byte): cut to size, without byte
+    order mark, line ends as LF, lines cut to :data:`MAX_LINE` and before a NUL."""
     if len(body) > MAX_BYTES:
         body = cut(body)
     text = body.decode("latin-1")

@@ -145,7 +145,7 @@ ANSWERS = {
 """How the summary and the report count origins: what each outcome amounts to, in words.
 The record calls "denied" and "closed" missing, too: see :func:`detailed`."""
 
-# Statuses that say that there is no file. A 5xx page that says so counts as 404.
+# Statuses that say that there is no file.
 _GONE = frozenset({404, 410})
 
 
@@ -157,7 +157,8 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
         return "closed"
     if outcome != "missing" or status is None or status in _GONE:
         return outcome
-    # A site that answers 403 has not said that its robots.txt is missing.
+    # A site that answers 403 has not said that its robots.txt is missing. One whose 5xx
+    # page says "not found" has (is_soft_404() in protocol/availability.py).
     return "denied" if 400 <= status < 500 else outcome
 
 

@@ -684,7 +684,7 @@ class ChoiceListener(ResolutionListener):
         connect(self._opened, scrapy_signals.spider_opened)
         # REP_UNREACHABLE_RULES = "google-2026" asks whether an origin's pages still
         # answer.
-        if choices.ladder:
+        if choices.follows_2026:
             connect(self._note_page, scrapy_signals.response_received)
 
     async def _opened(self) -> None:

@@ -109,7 +109,8 @@ class Places:
         self._held: set[int] = set()  # rows of those whose requests are held
         self.of_host: Counter[str] = Counter()
         """How many were requested from each host, held ones included."""
-        # How many were requested to which each origin led, without held ones.
+        # How many of those that each origin's robots.txt led to were requested, without
+        # held ones.
         self._of_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -426,7 +427,8 @@ class Loader:
         sitemap = self._give_back(row)
         if sitemap is not None and not self._spool.ending:
             self._ended_unread[sitemap.url] = sitemap
-            # The errback is called before that, if it is.
+            # The errback, _request_failed(), runs before _report_end(), if it is called
+            # at all.
             call_later(0, self._report_end, sitemap)
 
     def _report_end(self, sitemap: SitemapRow) -> None:

@@ -121,7 +121,8 @@ class Outstanding:
         """How many sites of each source have pages in the scheduler."""
         self.finished: list[int] = []
         """Rows of finished pages, to be deleted."""
-        # In which counts each page in the scheduler is, by its row.
+        # Site and source of each page in the scheduler, by its row: it is counted under
+        # these.
         self._sites: dict[int, _SiteAndSource] = {}
         # Rows of pages that have passed the gate.
         self._passed: set[int] = set()
@@ -502,8 +503,8 @@ class Feeder:
         may remember it."""
         is_sent_again = page.id <= site.sent
         if is_sent_again:
-            # By a handler that is called after that of OffsiteMiddleware, which must
-            # see the page unchanged.
+            # A handler sets dont_filter. It is called after that of OffsiteMiddleware,
+            # which must see the page unchanged.
             self._signals.connect(_skip_dupe_filter, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)

@@ -59,7 +59,8 @@ _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 # URL prefixes whose verdict is remembered while a sitemap is read.
 _MAX_JUDGED_PREFIXES = 10_000
 
-# Pages that are accepted or rejected after a wait before the event loop has its turn.
+# Pages that have waited for a proof, and are accepted or rejected at a time: then the
+# event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
 # Origins whose robots.txt is awaited as proof at a time.
 _MAX_SITES_ASKED = 16
@@ -384,8 +385,8 @@ class Selection:
         return verdict
 
     def _needs_proof(self, origin: Origin) -> bool:
-        """Whether *origin* has to list the sitemap, so that the sitemap's pages of it
-        count."""
+        """Return whether the sitemap's pages on *origin* count only if that origin's
+        robots.txt lists the sitemap."""
         mode = self._settings.sitemap_cross_host
         if mode == "any" or host_of(origin) == self._host:
             return False
@@ -601,9 +602,9 @@ class Verifier:
         self._max_asked = _MAX_SITES_ASKED
         self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Without a Twisted reactor, few robots.txt files can be fetched at a time.
-            # Half of these fetches are for requests of the crawl, and silent origins
-            # keep their places.
+            # Without a Twisted reactor, only half of CONCURRENT_REQUESTS robots.txt
+            # files are fetched at a time (origins/flights.py). Half of these are left
+            # to requests of the crawl, and silent origins keep their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
         # Sites that have a place, by number: they are being looked at, or were a moment

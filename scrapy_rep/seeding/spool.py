@@ -251,7 +251,7 @@ class Sources:
         """Return the sites that *source* names, the one whose turn it is first."""
         return self._sites[source]
 
-    def count(self, site: Site, pages: int) -> None:
+    def add_waiting(self, site: Site, pages: int) -> None:
         """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
         site.waiting += pages
         self.waiting[site.named_by] += pages
@@ -625,7 +625,7 @@ class Spool:
         """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
         self.waiting += pages
         sources = self._sources_of(site)
-        sources.count(site, pages)
+        sources.add_waiting(site, pages)
         if site.waiting <= 0:
             sources.remove(site)
             self._sites.pop(site.id, None)

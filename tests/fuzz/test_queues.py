@@ -284,7 +284,7 @@ class Crawl(RuleBasedStateMachine):
     def nobody_is_stuck(self) -> None:
         for origin, queue in self.flights.queues.items():
             stays = queue.callers or queue.waiting or queue.held
-            is_asked = queue.fetch is not None or queue.landing
+            is_asked = queue.fetch is not None or queue.being_told
             has_wakeup = origin in self.flights._alarm
             status, _ = self.origins.cache.status_of(origin)
             due = steps(status, queue, self.flights.clock(), self.flights.limits)

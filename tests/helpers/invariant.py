@@ -1,5 +1,5 @@
 """What must be true of a crawl after each of its events: **each origin with somebody in its queue has a
-fetch in flight or landing, a wake-up, or a turn to leave**. Whoever had none would wait for ever.
+fetch in flight or being told, a wake-up, or a turn to leave**. Whoever had none would wait for ever.
 
     monkeypatch.setattr(RepMiddleware, "__init__", watched(broken.append))
 """
@@ -47,7 +47,7 @@ def queues_of(middleware: Any) -> Iterator[Standing]:
                 len(queue.waiting),
                 len(queue.held),
                 len(queue.leaving_held) + len(queue.leaving_others),
-                is_asked=queue.fetch is not None or bool(queue.landing),
+                is_asked=queue.fetch is not None or bool(queue.being_told),
                 has_wakeup=origin in flights._alarm,
                 has_turn=queue.has_turn,
             )

@@ -48,7 +48,7 @@ def queue_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> Queue:
     queue = Queue(Origin.from_url(A), Tally())
     for request in waiting:
         queue.arrive(request)
-    queue.recover([request._replace(counts=True) for request in holding])
+    queue.recover([request._replace(was_held=True) for request in holding])
     return queue
 
 
@@ -103,7 +103,7 @@ def test_the_tally_is_the_sum_of_all_queues() -> None:
         queue = Queue(Origin.from_url(f"http://{name}.example"), tally)
         for number in range(4):
             queue.arrive(held(number))
-        queue.hold(3, lambda request: request._replace(counts=True))
+        queue.hold(3, lambda request: request._replace(was_held=True))
         queues.append(queue)
     assert (tally.waiting, tally.held, tally.counted) == (2, 6, 2)
     queues[0].let_leave(None, 1.0)

@@ -58,7 +58,7 @@ HEADER = {"User-Agent": FULL.format("HeaderBot")}
 OTHERS: dict[str, Any] = {"headers": {"Accept": "*/*"}, "meta": {"x": 1}}
 # Settings, how a request is made, the spider, and the agent that it goes by: a name of AGENTS, or "all".
 # Of each step down the ladder the one above is taken away.
-LADDER: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
+GOOGLE_2026: list[tuple[dict[str, Any], dict[str, Any], type[Spider], str]] = [
     (EVERYTHING, {"headers": HEADER, "meta": {"rep_user_agent": "MetaBot"}}, AttributeSpider, "MetaBot"),
     (EVERYTHING, {"headers": HEADER}, AttributeSpider, "AttributeBot"),
     (EVERYTHING, {"headers": HEADER}, ListSpider, "SettingBot"),
@@ -97,7 +97,7 @@ META_VALUES: list[tuple[Any, str]] = [
 def test_the_first_that_is_there_takes_precedence() -> None:
     """Without a warning. That a crawl goes by it is below."""
     rows = [
-        *LADDER,
+        *GOOGLE_2026,
         *((values, {}, ListSpider, name) for values, name in VALUES),
         *((EVERYTHING, {"meta": {"rep_user_agent": v}}, ListSpider, name) for v, name in META_VALUES),
     ]  # fmt: skip

@@ -293,7 +293,7 @@ def test_the_next_override_counts_once_the_closest_has_ended(tmp_path: Path) -> 
 
 
 FAR = 40 * DAY
-LADDER = [
+GOOGLE_2026 = [
     # Unreachable for, with a copy?, seconds since a page answered, what it is good for.
     (0.0, True, None, Unreachable),
     (0.0, False, None, Unreachable),
@@ -315,7 +315,7 @@ LADDER = [
 def test_the_ladder_as_a_table() -> None:
     settings = RepSettings(unreachable_rules="google-2026")
     with every_row() as checking:
-        for seconds, copy, ago, expected in LADDER:
+        for seconds, copy, ago, expected in GOOGLE_2026:
             outage = {
                 "unreachable_for": seconds,
                 "page_answered_at": NOW - (FAR if ago is None else ago),

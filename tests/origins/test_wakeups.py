@@ -60,7 +60,7 @@ WAITING = ["nobody", "one", "one without room"]
 
 def queue_with(
     fetch: str,
-    landing: bool,
+    being_told: bool,
     waiting: str,
     held_ones: bool,
     leaving: bool,
@@ -89,9 +89,9 @@ def queue_with(
         queue.become_late(Lateness.VERY_LATE)
     if fetch == "in the downloader's queue":
         queue.stop_clock(NOW)
-    if landing:
+    if being_told:
         told = Flight(queue.origin, Request("http://a.example"), answered_at=NOW - 0.1)
-        queue.landing.append(told)
+        queue.being_told.append(told)
     return queue
 
 
@@ -116,7 +116,7 @@ def test_whoever_is_in_a_queue_has_something_to_wait_for() -> None:
 def assert_nobody_is_stuck(status: Status, queue: Queue) -> None:
     wakeup = next_wakeup(status, queue, NOW, LIMITS)
     stays = bool(queue.waiting or queue.held or queue.callers)
-    if queue.landing:
+    if queue.being_told:
         assert wakeup is not None, "a listener may never return"
     elif queue.fetch is None and stays:
         assert wakeup is not None
@@ -168,7 +168,7 @@ def do(step: Step, queue: Queue) -> None:
         case Step.HOLD:
             queue.hold(0, lambda request: request)  # there is no room
         case Step.APPLY:
-            queue.landing.clear()
+            queue.being_told.clear()
             queue.callers.clear()
             queue.hold(9, lambda request: request)
             queue.let_leave(None, NOW)
@@ -180,7 +180,7 @@ def only(**values: Any) -> Queue:
     """A queue with nothing but what *values* say."""
     nothing: dict[str, Any] = {
         "fetch": "none",
-        "landing": False,
+        "being_told": False,
         "waiting": "nobody",
         "held_ones": False,
         "leaving": False,
@@ -206,7 +206,7 @@ ROWS: list[tuple[str, Queue, Status, dict[Step, float]]] = [
     ("sent", only(held_ones=True, fetch="sent, slow"), UNKNOWN,
      {Step.TIME_IS_OVER: NOW - 3 + LIMITS.fetch + LANDING_SECONDS}),
     ("nobody waits for the fetch", only(fetch="sent, slow"), UNKNOWN, {}),
-    ("being told", only(waiting="one", landing=True), STATUSES[1],
+    ("being told", only(waiting="one", being_told=True), STATUSES[1],
      {Step.APPLY: NOW - 0.1 + LIMITS.grace}),
 ]  # fmt: skip
 
