@@ -24,6 +24,7 @@ from tests.helpers.behaviours import (
     answer,
     head,
     in_turn,
+    once,
     raw,
     redirect,
     silence,
@@ -49,7 +50,7 @@ from tests.helpers.robots_command import (
 )
 from tests.helpers.rows import every_row
 from tests.helpers.scrapy_process import ScrapyProcess
-from tests.helpers.servers import Connection, Hit, Sites
+from tests.helpers.servers import Sites
 from tests.helpers.storing import in_a_file
 
 RULES = "User-agent: *\nDisallow: /\n\nUser-agent: ShopBot\n"
@@ -212,12 +213,7 @@ async def test_many_urls_of_many_sites_from_standard_input(
 ) -> None:
     """In their order; each robots.txt once, though only some sites are asked ahead of time."""
     monkeypatch.setattr("scrapy_rep.commands.crawl._AHEAD", 4)
-
-    async def at_last(hit: Hit, connection: Connection) -> None:
-        while not few[3].requests:
-            await asyncio.sleep(0.01)
-        await answer(RULES)(hit, connection)
-
+    at_last = once(lambda: few[3].requests, RULES)
     few = [sites.add(robots=robots) for robots in (at_last, *[RULES] * 11)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
     one, two = few[0].url("/1"), few[0].url("/2")

@@ -136,6 +136,21 @@ def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour
     return behave
 
 
+def once(
+    happened: Callable[[], object], then: Behaviour | str | bytes | int = "page"
+) -> Behaviour:
+    """Answer when *happened* returns what is true, however long that takes. It is called in the thread of the
+    sites."""
+    behaviour = as_behaviour(then)
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        while not happened():
+            await asyncio.sleep(0.01)
+        await behaviour(hit, connection)
+
+    return behave
+
+
 def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
     turns = [as_behaviour(one) for one in behaviours]
 

@@ -1,7 +1,7 @@
 """The spider and an extension of `tests.helpers.process`: they write what happens into `CRAWL_EVENTS`.
 
 `CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the process sends itself at that event: some
-moments are too short to be hit from outside."""
+moments are too short to be hit from outside. By `CRAWL_AHEAD` seconds the clock is ahead."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
 
 COUNTS: Counter[str] = Counter()
@@ -35,6 +36,14 @@ def record(kind: str, url: str = "", detail: object = "") -> None:
         name, wanted, count = ends.split()
         if kind == wanted and COUNTS[kind] == int(count):
             os.kill(os.getpid(), signal.Signals[name])
+
+
+def set_clock(ahead: float) -> None:
+    """Put this process' clock forward by *ahead* seconds."""
+    real_time = time.time
+    time.time = lambda: real_time() + ahead
+    # The middleware, which is made after the extensions, has the real one from its import.
+    RepMiddleware.clock = staticmethod(time.time)
 
 
 def record_page(response: Response) -> None:
@@ -53,6 +62,7 @@ class Recorder:
     def from_crawler(cls, crawler: Crawler) -> Recorder:
         # How often the engine looks whether the crawl is over; Scrapy's 5 make most runs longer.
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
+        set_clock(float(os.environ["CRAWL_AHEAD"]))
         return cls(crawler)
 
     def __init__(self, crawler: Crawler) -> None:

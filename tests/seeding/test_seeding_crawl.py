@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gzip
 import sqlite3
@@ -17,7 +16,7 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.seeding.spool import FILE_NAME
-from tests.helpers.behaviours import RULES, answer, gzipped
+from tests.helpers.behaviours import RULES, answer, gzipped, once
 from tests.helpers.crawling import crawl
 from tests.helpers.files import impatient
 from tests.helpers.log import lines
@@ -121,12 +120,7 @@ async def test_sites_have_turns(sites: Sites) -> None:
     slow, quick, done = sites.add(), sites.add(), []
     for site, count in ((slow, 1000), (quick, 12)):
         lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page", count)))
-
-    async def when_the_other_is_done(hit: Any, connection: Any) -> None:
-        while len(done) < 12:
-            await asyncio.sleep(0.01)
-        await answer("a page")(hit, connection)
-
+    when_the_other_is_done = once(lambda: len(done) >= 12)
     for url in some(slow, "page", 1000):
         slow.set(url.removeprefix(slow.url("")), when_the_other_is_done)
 

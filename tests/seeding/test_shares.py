@@ -20,8 +20,8 @@ from tests.helpers.behaviours import (
     Behaviour,
     after,
     answer,
-    as_behaviour,
     encoded,
+    once,
     redirect,
     silence,
 )
@@ -29,7 +29,7 @@ from tests.helpers.crawling import CrawlResult, crawl
 from tests.helpers.held import NEVER, Record
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
-from tests.helpers.servers import Hit, Site, Sites
+from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, lists, pages, seeded, urlset
 
 pytestmark = [pytest.mark.slow, pytest.mark.loop]
@@ -54,17 +54,6 @@ def never_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExecutionEngine, "_SLOT_HEARTBEAT_INTERVAL", NEVER)
 
 
-def until(happened: Callable[[], object], then: Behaviour | str = "page") -> Behaviour:
-    """Answer once something has happened, so that the crawl isn't idle before."""
-
-    async def behave(hit: Hit, connection: Any) -> None:
-        while not happened():
-            await asyncio.sleep(0.01)
-        await as_behaviour(then)(hit, connection)
-
-    return behave
-
-
 async def test_sitemaps_that_scrapy_drops_give_their_places_back(sites: Sites) -> None:
     """While there is other work: the crawl never becomes idle before the good ones are read."""
     table = {name: sites.add() for name in DROPPED}
@@ -75,7 +64,7 @@ async def test_sitemaps_that_scrapy_drops_give_their_places_back(sites: Sites) -
         site.set("/good.xml", urlset([site.url("/page")]))
     busy = sites.add()
     goal = [(site, "/page") for site in table.values()]
-    busy.set("/start", until(lambda: all(site.count(path) for site, path in goal)))
+    busy.set("/start", once(lambda: all(site.count(path) for site, path in goal)))
     result = await seeded(
         busy, *table.values(), REDIRECT_MAX_TIMES=3, RETRY_ENABLED=False
     )
@@ -172,7 +161,7 @@ async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> N
     first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
     second.set("/map.xml", urlset([second.url("/page")]))
     held = Until(second, ["/page"])
-    second.set("/start", until(lambda: all(site.count("/robots.txt") for site in down)))
+    second.set("/start", once(lambda: all(site.count("/robots.txt") for site in down)))
     result = await held.crawl(first, second, **HOLD, _REP_HOLD_GRACE=0)
     assert result.stat("rep/held") >= 32
 
@@ -183,7 +172,7 @@ async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(
     """They are silent, two on each of 20 hosts."""
     first, second = sites.add(), lists(sites.add(), "/map.xml")
     silent = [sites.add() for _ in range(20)]
-    over = until(lambda: second.count("/page"))
+    over = once(lambda: second.count("/page"))
     for site in silent:
         site.set("/a.xml", over)
         site.set("/b.xml", over)
@@ -191,7 +180,7 @@ async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(
     first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
     second.set("/map.xml", urlset([second.url("/page")]))
     asked = lambda: sum(len(site.pages_asked) for site in silent) >= 12
-    second.set("/start", until(asked))
+    second.set("/start", once(asked))
     await Until(second, ["/page"]).crawl(first, second, CONCURRENT_REQUESTS=100)
     assert sum(len(site.pages_asked) for site in silent) <= 17
 
@@ -207,7 +196,7 @@ async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(
     first.set("/map.xml", urlset([site.url("/page") for site in silent]))
     second.set("/map.xml", urlset([honest.url(f"/{number}") for number in range(20)]))
     asked = lambda: sum(site.count("/robots.txt") for site in silent) >= 2
-    second.set("/start", until(asked, after(0.5, "page")))
+    second.set("/start", once(asked, after(0.5, "page")))
     wanted = Until(honest, [f"/{number}" for number in range(20)])
     result = await wanted.crawl(
         first, second, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300
@@ -241,7 +230,7 @@ async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
     large.set("/map.xml", urlset([large.url(f"/{number}") for number in range(500)]))
     # The later ones are answered once the small site had its turn: until then, 200 wait at least.
     for number in range(200, 500):
-        large.set(f"/{number}", until(lambda: small.count("/page")))
+        large.set(f"/{number}", once(lambda: small.count("/page")))
     small.set("/map.xml", urlset([small.url("/page")]))
     wanted = Until(small, ["/page"])
 
@@ -259,7 +248,7 @@ async def test_a_long_sitemap_keeps_no_short_one_waiting(sites: Sites) -> None:
     long, short = (lists(sites.add(), "/map.xml") for _ in range(2))
     long.set("/map.xml", urlset([long.url("/page")] * 50_000))
     short.set(
-        "/map.xml", until(lambda: long.count("/map.xml"), urlset([short.url("/page")]))
+        "/map.xml", once(lambda: long.count("/map.xml"), urlset([short.url("/page")]))
     )
     result = await seeded(long, short)
     first, second = lines(result, " accepted")
@@ -285,7 +274,7 @@ async def test_a_sitemap_of_very_many_hosts_has_one_turn_of_them_all(
     def scheduled(request: Request) -> None:
         order.append(request.url)
 
-    second.set("/start", until(lambda: len(order) > 40))
+    second.set("/start", once(lambda: len(order) > 40))
     wanted = Until(second, paths)
     wanted.record.handlers[signals.request_scheduled] = scheduled
     settings = {"REP_SITEMAP_CROSS_HOST": "any", "RETRY_ENABLED": False}

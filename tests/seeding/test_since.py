@@ -20,7 +20,7 @@ from scrapy_rep.seeding.spool import FILE_NAME
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
 from scrapy_rep.text import iso
-from tests.helpers.behaviours import after
+from tests.helpers.behaviours import once
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
@@ -165,13 +165,13 @@ def test_after_a_stop_or_a_kill_the_crawl_began_with_its_first_run(
     )
     ended = ago(0)
     assert values_in(tmp_path) == []
-    time.sleep(1.1)  # a date has seconds
-    assert Crawl(tmp_path, start, settings, seeded="yes").join().reason == "finished"
+    second = Crawl(tmp_path, start, settings, seeded="yes", ahead=10).join()
+    assert second.reason == "finished"
     [value] = values_in(tmp_path)
     assert value <= ended
     # Nothing is read again in this job, so nothing is newer.
-    time.sleep(1.1)
-    assert Crawl(tmp_path, start, settings, seeded="yes").join().reason == "finished"
+    third = Crawl(tmp_path, start, settings, seeded="yes", ahead=20).join()
+    assert third.reason == "finished"
     assert values_in(tmp_path) == [value]
 
 
@@ -398,17 +398,20 @@ def test_processes_that_share_a_queue_set_one_date(
 ) -> None:
     """That of the one that began first, whichever has read the sitemaps."""
     listed = Listed(sites, 0.15)
+    runs: list[Crawl] = []
     # Whoever gets this page ends after the other one.
-    listed.site.set("/slow", after(6, "slow"))
+    over = lambda: any(run.reason for run in runs)
+    listed.site.set("/slow", once(over, "slow"))
     stored = on_a_server(redis_server.url, tmp_path.name)
     settings = {**Listed.SETTINGS, **fleet_settings(redis_server), **stored, **LAST}
     began = ago(0)
     first = Crawl(tmp_path / "1", [listed.site.url("/start")], settings, seeded="yes")
+    runs.append(first)
     first.wait_for("page")
     between = ago(0)
-    time.sleep(1.1)  # a date has seconds
-    second = Crawl(tmp_path / "2", [listed.site.url("/slow")], settings, seeded="yes")
-    assert [run.join().reason for run in (first, second)] == ["finished"] * 2
+    slow = [listed.site.url("/slow")]
+    runs.append(Crawl(tmp_path / "2", slow, settings, seeded="yes", ahead=10))
+    assert [run.join().reason for run in runs] == ["finished"] * 2
     storage: Any = open_(stored)
     [key] = storage._client.keys(f"{tmp_path.name}:value:last-crawl:*")
     date = storage._client.get(key).decode()
