@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 
 import pytest
 from hypothesis import given
@@ -213,6 +214,7 @@ async def test_a_line_a_minute_tells_what_is_held(
         if len(told) == 3:
             page.open()
 
+    began = time.monotonic()
     idle = at_line(
         "scrapy_rep.holding", f"Nothing left to do but wait: {line}", record.close
     )
@@ -223,7 +225,8 @@ async def test_a_line_a_minute_tells_what_is_held(
             REP_RETRY_MAX_DELAY=NEVER,
             REP_HOLD_MAX_WAIT=480,
         )
-    assert 3 < len(told) < 9
+    # However slow the machine is: no line comes before its time.
+    assert 3 < len(told) <= 2 + (time.monotonic() - began) / 0.1
     assert len(result.responses) == 1
 
 
