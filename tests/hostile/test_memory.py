@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -30,6 +31,9 @@ from tests.helpers.storing import FAILURE, NOW, rules
 pytestmark = pytest.mark.slow
 SIZE = 16_000
 """Bytes of a large file: a thirtieth of what is read, to be quick."""
+MOST_COUNTED = 1.5 if sys.version_info < (3, 14) else 2.0
+"""How many times as much may be counted as is taken. Since Python 3.14, objects and compiled patterns are
+smaller, so that more is counted than before: limits are reached earlier, never later."""
 random = Random(1)
 
 
@@ -96,7 +100,7 @@ def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> Non
     finally:
         tracemalloc.stop()
     count = counted(made)
-    assert took / 1.5 < count < took * 1.5, (
+    assert took / 1.5 < count < took * MOST_COUNTED, (
         f"{count:,} bytes are counted, {took:,} were taken"
     )
 
