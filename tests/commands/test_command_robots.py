@@ -424,7 +424,7 @@ class Closing:
         deferred_from_coro(self._crawler.engine.close_spider_async(reason="no proxies"))
 
 
-class Refusing:
+class RefusesAll:
     def process_request(self, request: Request) -> None:
         raise IgnoreRequest("not today")
 
@@ -435,7 +435,7 @@ async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None
     done = await robots_crawls(tmp_path, url, settings=missing)
     error = "scrapy robots: ModuleNotFoundError: No module named 'no'"
     assert (done.status, done.errors) == (3, [error])
-    refusing = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Refusing": 50}}
+    refusing = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.RefusesAll": 50}}
     done = await robots_crawls(tmp_path, url, "--json", settings=refusing)
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed") == [("unreachable", False)]

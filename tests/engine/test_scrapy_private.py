@@ -112,7 +112,7 @@ async def test_pools_of_connections_are_enlarged(
     made: list[Any] = []
     closed: list[Any] = []
 
-    class Watched(kind):  # type: ignore[misc,valid-type]
+    class WatchedHandler(kind):  # type: ignore[misc,valid-type]
         lazy = is_lazy
 
         async def download_request(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ async def test_pools_of_connections_are_enlarged(
         assert engine._crawler.settings.getint("CONCURRENT_REQUESTS") == 5
         assert made[0].crawler.settings.getint("CONCURRENT_REQUESTS") == 5
 
-    settings["DOWNLOAD_HANDLERS"] = {"http": Watched}
+    settings["DOWNLOAD_HANDLERS"] = {"http": WatchedHandler}
     result = await in_a_crawl(sites, look, settings)
     assert_no_errors(result)
     assert len(result.responses) == 1
@@ -465,11 +465,11 @@ async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -
             events.append("closed")
             return super().close(reason)
 
-    class Pipeline:
+    class ClosesLate:
         async def close_spider(self) -> None:
             await a_while(0.05)
 
-    class Endless(ListSpider):
+    class EndlessSpider(ListSpider):
         async def start(self) -> AsyncIterator[Any]:
             _async(self.crawler.engine)
             while True:
@@ -477,7 +477,8 @@ async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -
                 await a_while(0)
 
     result = await crawl(
-        Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}}
+        EndlessSpider,
+        {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {ClosesLate: 1}},
     )
     assert result.reason == "way"
     assert events[-1] == "closed"

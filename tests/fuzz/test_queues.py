@@ -101,7 +101,7 @@ class SlowListener(ResolutionListener):
             await done
 
 
-class Crawl(RuleBasedStateMachine):
+class QueueMachine(RuleBasedStateMachine):
     has_small_pool = False
 
     def __init__(self) -> None:
@@ -319,7 +319,7 @@ class Crawl(RuleBasedStateMachine):
         assert not self.callers
 
 
-class CrawlWithSmallPool(Crawl):
+class CrawlWithSmallPool(QueueMachine):
     """Slow fetches give way: one may run at a time."""
 
     has_small_pool = True
@@ -329,8 +329,8 @@ class CrawlWithSmallPool(Crawl):
             super().__init__()
 
 
-@pytest.mark.parametrize("crawl", [Crawl, CrawlWithSmallPool])
-def test_nobody_is_stuck_whatever_happens(crawl: type[Crawl]) -> None:
+@pytest.mark.parametrize("crawl", [QueueMachine, CrawlWithSmallPool])
+def test_nobody_is_stuck_whatever_happens(crawl: type[QueueMachine]) -> None:
     run_state_machine_as_test(
         crawl, settings=settings(stateful_step_count=60, deadline=None)
     )  # type: ignore[no-untyped-call]

@@ -33,9 +33,9 @@ def record(kind: str, **about: Any) -> None:
     os.close(file)
 
 
-class Recorder:
+class WorldRecorder:
     @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Recorder:
+    def from_crawler(cls, crawler: Crawler) -> WorldRecorder:
         ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
         return cls(crawler)
 

@@ -160,7 +160,7 @@ def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
     return behave
 
 
-class Stream:
+class LongBody:
     """A long body that counts how much of it could be sent before the client hung up."""
 
     def __init__(self, start: bytes, length: int, *, announce: bool = True) -> None:

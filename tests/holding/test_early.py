@@ -265,7 +265,7 @@ async def test_an_obstacle_is_said_once_at_the_start(
         ] * 3
 
 
-class Late:
+class ChangesNothing:
     def process_request(self, request: Request) -> None:
         pass
 
@@ -285,7 +285,9 @@ class Tolerant(RepMiddleware):
         return request.url.endswith("/private/1")
 
 
-@pytest.mark.parametrize("settings", [{}, {"DOWNLOADER_MIDDLEWARES": {Late: 101}}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"DOWNLOADER_MIDDLEWARES": {ChangesNothing: 101}}]
+)
 async def test_other_middlewares_are_no_obstacle(
     sites: Sites, settings: dict[str, Any]
 ) -> None:
@@ -762,14 +764,14 @@ class WithErrback(FollowingSpider):
     rules = [Rule(LinkExtractor(), callback="parse_page", errback="failed")]
 
 
-class OwnHandler(FollowingSpider):
+class HandlesFailures(FollowingSpider):
     def _handle_failure(self, failure: Any, errback: Any) -> Any:
         self.failed(failure)
         return super()._handle_failure(failure, errback)
 
 
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("kind", [FollowingSpider, WithErrback, OwnHandler])
+@pytest.mark.parametrize("kind", [FollowingSpider, WithErrback, HandlesFailures])
 async def test_a_crawl_spider(
     sites: Sites, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

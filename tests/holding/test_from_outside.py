@@ -149,7 +149,7 @@ async def test_callbacks_get_the_request_that_the_spider_made(
         assert got == {id(one) for one in result.spider.sent}
 
 
-class PumpSpider(WatchedSpider):
+class InTwoBatches(WatchedSpider):
     async def start(self) -> AsyncIterator[Any]:
         self.batches = deque([self.requests[:10], self.requests[10:]])
         for request in self.batches.popleft():
@@ -164,7 +164,7 @@ class PumpSpider(WatchedSpider):
 
 
 async def test_a_pump_sees_two_idles(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]()), PumpSpider):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), InTwoBatches):
         assert result.spider.idles == [10, PAGES]
 
 
@@ -174,7 +174,7 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
     down = sites.add(robots=gate)
     wanted = urls(healthy, 10)
     result = await crawl(
-        PumpSpider,
+        InTwoBatches,
         {**OURS, "_REP_HOLD_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
         requests=[*urls(down, 10), *wanted],
         on_page=lambda spider: gate.open() if len(spider.responses) == 10 else None,

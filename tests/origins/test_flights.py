@@ -39,7 +39,7 @@ def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", NEVER)
 
 
-class World:
+class FlightsByHand:
     def __init__(
         self, concurrency: int = 1, status: Status = UNKNOWN, max_wait: float = NEVER
     ) -> None:
@@ -105,7 +105,7 @@ def waits(flight: Flight, seconds: float | None = None) -> Deferred[Any]:
 
 async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     """Not from when somebody begins to wait. Who is late does not end it."""
-    world = World()
+    world = FlightsByHand()
     [flight] = world.begin("a")
     assert 0.9 < flight.left_of(1.0) <= 1.0
     patient = waits(flight)
@@ -125,13 +125,13 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
 
 async def test_new_origins_fly_before_those_asked_again() -> None:
     """At most four times CONCURRENT_REQUESTS at a time, 64 if that is unlimited; retries come last."""
-    world = World(0)
+    world = FlightsByHand(0)
     world.begin(*hosts(100))
     await a_while(0.01)
     assert len(world.asked) == world.in_the_air == 64
     await world.end()
     assert len(world.asked) == 64
-    world = World(concurrency=1)
+    world = FlightsByHand(concurrency=1)
     world.begin("a0", "a1", "a2", again=True)
     await a_while(0.01)
     for number in range(3):
@@ -148,7 +148,7 @@ async def test_new_origins_fly_before_those_asked_again() -> None:
 async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times as many fly then, and no more: sites may be silent without end."""
     monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", 0.03)
-    world = World(concurrency=1)
+    world = FlightsByHand(concurrency=1)
     world.begin(*hosts(20))
     assert world.in_the_air <= 4
     # Each answer lets one start: of a slow one, too.
@@ -164,7 +164,7 @@ async def test_slow_flights_let_others_start(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
-    world = World()
+    world = FlightsByHand()
     flights = world.begin(*hosts(6))
     waiting = waits(flights[0])
     await a_while(0.01)
@@ -188,7 +188,7 @@ async def test_an_abandoned_flight_ends_only_if_nobody_waits_for_it() -> None:
 async def test_the_end_tells_everyone_who_waits_and_starts_nothing(
     seconds: float | None,
 ) -> None:
-    world = World()
+    world = FlightsByHand()
     flights = [*world.begin(*hosts(5)), *world.begin("b", "c", again=True)]
     waiting = [waits(one, seconds) for one in flights]
     await a_while(0.01)
@@ -208,7 +208,7 @@ async def test_the_end_tells_everyone_who_waits_and_starts_nothing(
 @pytest.mark.loop
 async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     """With asyncio, some end before they begin; others leave the queue, and they leave room."""
-    world = World()
+    world = FlightsByHand()
     for host in hosts(20):
         world.begin(host)
         world.flights.abandon(origin(host))
@@ -229,7 +229,7 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
 async def test_what_one_step_makes_needless_is_not_done() -> None:
     """The event loop is late: the next attempt is due, and the time of those who wait is over. The attempt
     comes first, and they wait for it."""
-    world = World(status=Unreachable(9e9, "", time.monotonic()), max_wait=0.0)
+    world = FlightsByHand(status=Unreachable(9e9, "", time.monotonic()), max_wait=0.0)
     acted: list[Step] = []
 
     class Room(WaitingRoom):
@@ -252,7 +252,7 @@ async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(
     error: BaseException,
 ) -> None:
     """With asyncio, it is another error than with Twisted. Both come out of projects' own code, too."""
-    world = World()
+    world = FlightsByHand()
     _, foreign = world.begin("ours", "foreign")
     waiting = waits(foreign)
     await a_while(0.01)
@@ -268,7 +268,7 @@ async def test_only_what_we_cancel_ourselves_is_told_as_abandoned(
     await world.end()
 
 
-class SmallPool(World):
+class SmallPool(FlightsByHand):
     """Two fetches at a time, whose places are needed when they have been in flight for a moment."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

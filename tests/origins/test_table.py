@@ -42,7 +42,7 @@ def noise(size: int) -> bytes:
     return Random(size).randbytes(size)
 
 
-class World:
+class KnownOrigins:
     """Known origins as the middleware uses them: through the cache, and by prefix."""
 
     def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
@@ -126,7 +126,7 @@ def test_exactly_the_least_recently_used_leave(
     """Or the large ones, if bytes are short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PARSED", parsed)
-        world, model = World(max_origins, max_bytes), Model(max_origins)
+        world, model = KnownOrigins(max_origins, max_bytes), Model(max_origins)
         pinned = model.pinned
         for version, (step, number, size) in enumerate(done):
             entry = of(number, version, size)
@@ -179,7 +179,7 @@ def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
-    world = World(2)
+    world = KnownOrigins(2)
     known = world.table.put(origin(1), of(1))
     some = [f"HTTP://{number}/" for number in range(10)]
     for prefix in [some[0], *some]:  # one that is known already, too
@@ -209,7 +209,7 @@ def test_what_leaves_those_in_use_is_freed(
     monkeypatch.setattr(module, "_PARSED", 5)
     gc.collect()
     before = counted()
-    world, old = World(50, 200_000), None
+    world, old = KnownOrigins(50, 200_000), None
     for number in range(200):
         world.table.put(origin(number), rules(str(origin(number)), noise(size)))
         world.use(number)
@@ -236,7 +236,7 @@ async def test_files_that_arrive_at_once_are_read_in_slices(
 ) -> None:
     """A storage answers for hundreds of origins in one turn of the event loop."""
     monkeypatch.setattr(cache_module, "SLICE_SECONDS", 0.0)
-    world = World(100)
+    world = KnownOrigins(100)
     states = [world.table.put(origin(number), of(number)) for number in range(20)]
 
     def read() -> int:

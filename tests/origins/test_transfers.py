@@ -382,13 +382,13 @@ async def test_what_gives_way_in_a_download_slot_is_not_sent_when_its_turn_comes
 def test_which_handlers_have_a_pool_that_stays_small() -> None:
     usual = default_settings.DOWNLOAD_HANDLERS_BASE["http"]
 
-    class Own(load_object(usual)):  # type: ignore[misc]
+    class HandlerWithPool(load_object(usual)):  # type: ignore[misc]
         """As scrapy-playwright's."""
 
     scrapys = "scrapy.core.downloader.handlers"
     table: dict[Any, bool] = {
         usual: False,
-        Own: False,
+        HandlerWithPool: False,
         f"{scrapys}.http11.HTTP11DownloadHandler": False,
         f"{scrapys}.http2.H2DownloadHandler": False,
         Pool: True,
@@ -407,7 +407,7 @@ def test_which_handlers_have_a_pool_that_stays_small() -> None:
             def from_crawler(cls, crawler: Crawler) -> Any:
                 return cls(crawler)
 
-        class Late(enlarged):  # type: ignore[misc,valid-type]
+        class MadeLate(enlarged):  # type: ignore[misc,valid-type]
             """Scrapy makes it at the first request."""
 
             lazy = True
@@ -420,7 +420,7 @@ def test_which_handlers_have_a_pool_that_stays_small() -> None:
             Headers: False,
             Made: True,
             MadeElsewhere: True,
-            Late: False,
+            MadeLate: False,
         }
     with every_row() as row:
         for handler, expected in table.items():

@@ -144,7 +144,7 @@ async def test_some_start_requests_were_forbidden_and_some_given_up(
     )
 
 
-class ErrbackSpider(ListSpider):
+class RequestsInErrback(ListSpider):
     other = ""
 
     def failed(self, failure: Any) -> Any:
@@ -157,7 +157,9 @@ async def test_what_is_requested_later_is_no_start_request(
     sites: Sites, path: str
 ) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url(path))
+    result = await crawl(
+        RequestsInErrback, requests=[site.url("/x")], other=site.url(path)
+    )
     [line] = warned(result)
     assert "every start request (1)" in line
 

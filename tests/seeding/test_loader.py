@@ -22,7 +22,7 @@ from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
 
-worlds: list[World] = []
+worlds: list[WaitingSitemaps] = []
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _closed() -> Iterator[None]:
         worlds.pop().spool.close()
 
 
-class World:
+class WaitingSitemaps:
     """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
@@ -97,7 +97,7 @@ def host_of(url: str) -> str:
 
 @pytest.mark.parametrize(("count", "each"), [(1, 7), (50, 3), (17, 2)])
 def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
-    world = World()
+    world = WaitingSitemaps()
     urls = world.add(*hosts(count), each=each)
     world.request()
     while world.asked:
@@ -110,7 +110,7 @@ def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
 
 
 def test_all_hosts_have_turns() -> None:
-    world = World()
+    world = WaitingSitemaps()
     world.add(*hosts(40), each=50)
     for _ in range(80):
         world.request()
@@ -126,7 +126,7 @@ def test_all_hosts_have_turns() -> None:
 
 
 def test_a_step_looks_at_few_of_very_many_hosts() -> None:
-    world = World()
+    world = WaitingSitemaps()
     world.add(*hosts(2000))
     statements: list[str] = []
     world.spool._journal._db.set_trace_callback(statements.append)
@@ -139,7 +139,7 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
 
 
 def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -> None:
-    world = World(foreign=True)
+    world = WaitingSitemaps(foreign=True)
     urls = world.add(*hosts(100), each=5)
     theirs = world.spool.sitemap(urls.pop())
     assert theirs is not None
@@ -156,7 +156,7 @@ async def test_entries_that_are_written_once_more_count_once(
     """The file failed after some of them."""
     monkeypatch.setattr("scrapy_rep.seeding.spool.RETRY_SECONDS", 0)
     world, failing = (
-        World(),
+        WaitingSitemaps(),
         {"FROM sites": "http://b.example", "FROM origins": "http://a.example"},
     )
     sitemap = world.spool.sitemap(*world.add("http://a.example"))

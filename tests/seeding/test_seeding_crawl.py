@@ -141,7 +141,7 @@ async def test_sites_have_turns(sites: Sites) -> None:
     assert result.reason == "enough"
 
 
-class Failing:
+class SeventhFails:
     """Every seventh call fails."""
 
     asked = 0
@@ -153,13 +153,13 @@ class Failing:
             raise error
 
 
-class FailingScheduler(Failing, Scheduler):
+class FailingScheduler(SeventhFails, Scheduler):
     def enqueue_request(self, request: Request) -> bool:
         self.now_and_then(request, ConnectionError("no scheduler today"))
         return super().enqueue_request(request)
 
 
-class FailingDupeFilter(Failing, RFPDupeFilter):
+class FailingDupeFilter(SeventhFails, RFPDupeFilter):
     """Like Scrapy's on a full disk: it raises, but knows the page when that comes once more."""
 
     def request_seen(self, request: Request) -> bool:
@@ -173,7 +173,9 @@ class FailingDupeFilter(Failing, RFPDupeFilter):
     [{"SCHEDULER": FailingScheduler}, {"DUPEFILTER_CLASS": FailingDupeFilter}],
 )
 async def test_a_scheduler_that_raises(
-    sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
+    sites: Sites,
+    settings: dict[str, type[SeventhFails]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("scrapy_rep.seeding.seeding.RETRY_SECONDS", 0.01)
     for failing in settings.values():

@@ -182,11 +182,14 @@ def values_in(folder: Path) -> list[str]:
 
 
 async def test_memory_keeps_no_date_and_one_line_says_so(sites: Sites) -> None:
-    class Subclass(MemoryStorage):
+    class SubclassOfMemory(MemoryStorage):
         pass
 
     news = News(sites)
-    for storage, name in ((MemoryStorage, "MemoryStorage"), (Subclass, "Subclass")):
+    for storage, name in (
+        (MemoryStorage, "MemoryStorage"),
+        (SubclassOfMemory, "SubclassOfMemory"),
+    ):
         for _ in range(2):
             result = await seeded(news.site, REP_CACHE_STORAGE=storage, **LAST)
             assert names(result) == ["old", "undated", "unreadable"]
@@ -206,7 +209,7 @@ async def test_without_the_setting_nothing_is_stored(
 async def test_a_storage_of_the_users_may_keep_the_date(sites: Sites) -> None:
     kept: dict[str, str] = {}
 
-    class Keeping(FolderlessStorage):
+    class KeepsDates(FolderlessStorage):
         def load_value(self, name: str) -> str | None:
             return kept.get(name)
 
@@ -214,9 +217,9 @@ async def test_a_storage_of_the_users_may_keep_the_date(sites: Sites) -> None:
             kept[name] = value
 
     news = News(sites)
-    await seeded(news.site, REP_CACHE_STORAGE=Keeping, **LAST)
+    await seeded(news.site, REP_CACHE_STORAGE=KeepsDates, **LAST)
     assert list(kept) == ["last-crawl:list"]
-    assert names(await seeded(news.site, REP_CACHE_STORAGE=Keeping, **LAST)) == [
+    assert names(await seeded(news.site, REP_CACHE_STORAGE=KeepsDates, **LAST)) == [
         "undated",
         "unreadable",
     ]
@@ -234,7 +237,7 @@ class FolderlessStorage(Storage):
 async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
     """Nor does one that returns nonsense. The crawl ends as it would."""
 
-    class Failing(FolderlessStorage):
+    class FailingValues(FolderlessStorage):
         answer: Any = OSError(28, "No space left on device")
 
         def load_value(self, name: str) -> str | None:
@@ -248,7 +251,7 @@ async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
     news = News(sites)
     with every_row() as row:
         for answer in (
-            Failing.answer,
+            FailingValues.answer,
             5,
             b"2026",
             [],
@@ -259,7 +262,7 @@ async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
             "\udcff",
         ):
             with row(repr(answer)[:40]):
-                storage = type("Storage", (Failing,), {"answer": answer})
+                storage = type("Storage", (FailingValues,), {"answer": answer})
                 result = await seeded(news.site, REP_CACHE_STORAGE=storage, **LAST)
                 assert names(result) == ["old", "undated", "unreadable"]
                 assert len(lines(result, "(Storage) can't be", level="WARNING")) >= 1
@@ -291,18 +294,18 @@ async def test_an_index_is_read_if_it_was_changed(
 
 
 async def test_two_spiders_have_two_dates(sites: Sites, stored: dict[str, Any]) -> None:
-    class Other(SeededSpider):
+    class OtherSpider(SeededSpider):
         name = "other: \u4e2d/x"
 
     news = News(sites)
     await seeded(news.site, **stored)
-    assert date_in(stored, Other.name) is None
-    assert names(await seeded(news.site, spider=Other, **stored)) == [
+    assert date_in(stored, OtherSpider.name) is None
+    assert names(await seeded(news.site, spider=OtherSpider, **stored)) == [
         "old",
         "undated",
         "unreadable",
     ]
-    assert date_in(stored, Other.name) is not None
+    assert date_in(stored, OtherSpider.name) is not None
 
 
 async def test_sitemaps_that_could_not_be_kept_leave_the_date(

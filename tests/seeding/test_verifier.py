@@ -17,7 +17,7 @@ from scrapy_rep.seeding.spool import Spool, _recover
 A, B = "http://a.example", "http://b.example"
 
 
-worlds: list[World] = []
+worlds: list[WaitingPage] = []
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def _closed() -> Iterator[None]:
         worlds.pop().spool.close()
 
 
-class World:
+class WaitingPage:
     """A page of B, from a sitemap of A, that waits."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ async def test_pages_wait_from_when_their_host_is_asked(
     waited: float, reason: Reason
 ) -> None:
     """Not from when they came: one that nobody has asked is not unreachable."""
-    world = World()
+    world = WaitingPage()
     assert world.site.asked_at is None
     if waited:
         world.site.asked_at = time.monotonic() - waited
@@ -82,7 +82,7 @@ async def test_pages_wait_from_when_their_host_is_asked(
 @pytest.mark.loop
 async def test_a_row_that_is_damaged_does_not_keep_the_crawl_open() -> None:
     """The check of a file as it is opened looks at pages, not at what rows say."""
-    world = World()
+    world = WaitingPage()
     world.spool._read("UPDATE sitemaps SET chain = '['")
     assert await world.verifier._try(world.site)
     assert world.spool.waiting == 0
