@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import RULES, after, reset, silence
+from tests.helpers.behaviours import RULES, after, once, reset, silence
 from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
@@ -227,19 +227,23 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
 ) -> None:
     """Of Scrapy's own; not after an orderly stop."""
     gate = silent_until_open("answered")
-    site = sites.add(robots="", pages={"/hang": gate})
+    # More than may wait at the gate for the first answer, which comes when all are scheduled.
+    paths = [f"/{number}" for number in range(20)]
+    runs: list[Crawl] = []
+    robots = once(lambda: runs and len(runs[0].of("scheduled")) == len(paths), "")
+    site = sites.add(robots=robots, pages=dict.fromkeys(paths, gate))
+    urls = [site.url(path) for path in paths]
     settings = {
         "JOBDIR": tmp_path / "job",
         "CONCURRENT_REQUESTS": 1,
-        "_REP_HOLD_GRACE": 5,
+        "_REP_HOLD_GRACE": NEVER,
     }
-    # More than may wait at the gate for the first answer.
-    urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
     run = crawl(urls, settings)
+    runs.append(run)
     queue = tmp_path / "job" / "requests.queue"
     run.wait_until(
-        lambda: site.count("/hang") and queued_in(queue),
-        "the first page to hang while others are in Scrapy's queue",
+        lambda: site.pages_asked and queued_in(queue),
+        "a page to hang while others are in Scrapy's queue",
     )
     if kill:
         run.kill()
