@@ -72,7 +72,7 @@ class KnownOrigins:
         """Those that are known, found without using them."""
         packed = self.table._packed
         entries = packed.entries() if packed is not None else ()
-        names = [*self.table._parsed, *self.table._pinned]
+        names = [state.name for state in self.table.states()]
         names += [one.origin for one in entries]  # type: ignore[union-attr]
         assert len(names) == len(set(names)), "one is kept twice"
         return {int(name.split("//")[1].split(".")[0]) for name in names}
@@ -149,25 +149,26 @@ def test_exactly_the_least_recently_used_leave(
                     world.table.pin(origin(number))
                     pinned.add(number)
             known, table = world.in_memory(), world.table
+            states, kept = table.states(), {str(origin(one)) for one in pinned}
+            at_hand = [state for state in states if state.name not in kept]
             assert max_bytes < ENOUGH or known == {*model.entries}
             assert pinned <= known
             if number in known - pinned and step not in ("pin", "unpin"):
-                assert str(origin(number)) in table._parsed, "the last one is at hand"
-            assert len(table._parsed) <= min(parsed, max_origins)
+                assert str(origin(number)) in [state.name for state in at_hand]
+            assert len(at_hand) <= min(parsed, max_origins)
             for prefix, one in table.by_prefix.items():
                 assert prefix in one.prefixes
-                assert one in [*table._parsed.values(), *table._pinned.values()]
-            check_bytes(
-                table,
-                max_bytes,
-                alone=len(known) == len(table._parsed) + len(pinned) + 1,
-            )
+                assert one in states
+            sizes = [state.size for state in at_hand]
+            alone = len(known) == len(states) + 1
+            check_bytes(table, sizes, max_bytes, alone=alone)
 
 
-def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
+def check_bytes(
+    table: OriginTable, sizes: list[int], most: int, *, alone: bool
+) -> None:
     """What is counted is the sum of what is there, and no more than *most*, beside the last one of those in use
-    and of the others. *alone*: there is one of these."""
-    sizes = [one.size for one in table._parsed.values()]
+    and of the others. *sizes*: of those in use; *alone*: there is one of the others."""
     assert table._parsed_bytes == sum(sizes)
     assert sum(sizes) - max(sizes, default=0) <= most // 2
     if (storage := table._packed) is not None:
@@ -220,7 +221,7 @@ def test_what_leaves_those_in_use_is_freed(
     assert old is not None
     assert isinstance(old.status, Expired), "who still has it has to ask again"
     del old
-    parsed = len(world.table._parsed)
+    parsed = len(world.table.states())
     assert parsed == (5 if size == 10 else 1)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [
         parsed,

@@ -415,14 +415,12 @@ def test_processes_that_share_a_queue_set_one_date(
     slow = [listed.site.url("/slow")]
     runs.append(Crawl(tmp_path / "2", slow, settings, seeded="yes", ahead=10))
     assert [run.join().reason for run in runs] == ["finished"] * 2
-    storage: Any = open_(stored)
-    [key] = storage._client.keys(f"{tmp_path.name}:value:last-crawl:*")
-    date = storage._client.get(key).decode()
+    [key] = redis_server.ask("KEYS", f"{tmp_path.name}:value:last-crawl:*")
+    date = redis_server.ask("GET", key).decode()
     assert began <= date <= between
     # One that comes later finds everything done, and reads nothing.
     third = Crawl(
         tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes"
     ).join()
     assert third.reason == "finished"
-    assert storage._client.get(key).decode() == date
-    storage.close()
+    assert redis_server.ask("GET", key).decode() == date

@@ -48,17 +48,29 @@ class Users(Storage):
 
 
 class Wants(Users):
-    def __init__(self, value: str) -> None:
-        self.value = value
+    given = ""
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Wants:
-        return cls(crawler.settings["WANTED"])
+        cls.given = crawler.settings["WANTED"]
+        return cls()
 
 
 def opened(storage: Any, **settings: Any) -> Any:
     crawler = get_crawler(settings_dict={"REP_CACHE_STORAGE": storage, **settings})
     return open_storage(crawler, RepSettings.from_settings(crawler.settings))
+
+
+def opened_with(kind: type[Storage]) -> tuple[Any, Any]:
+    """A client, and its storage, which is of this kind."""
+    made: list[Storage] = []
+
+    def from_crawler(cls: type[Storage], crawler: Any) -> Storage:
+        made.append(cls())
+        return made[-1]
+
+    noted = type(kind.__name__, (kind,), {"from_crawler": classmethod(from_crawler)})
+    return opened(noted), made[0]
 
 
 def test_made_as_scrapy_makes_components() -> None:
@@ -68,8 +80,9 @@ def test_made_as_scrapy_makes_components() -> None:
         (f"{__name__}.Users", "Users"),
         (written, "Written"),
     ):
-        assert type(opened(storage)._calls.storage).__name__ == name
-    assert opened(Wants, WANTED="this")._calls.storage.value == "this"
+        assert opened(storage).name == name
+    opened(Wants, WANTED="this")
+    assert Wants.given == "this"
     # What is in memory is known without a client.
     assert opened(MemoryStorage) is opened("scrapy_rep.storages.MemoryStorage") is None
 
@@ -505,7 +518,7 @@ class Turning(Storage):
 @pytest.mark.loop
 async def test_turns_are_asked_for_in_one_call() -> None:
     """And come by the monotonic clock: what passes until the call counts."""
-    turning = opened(Turning)
+    turning, storage = opened_with(Turning)
     assert turning.shares_turns
     assert not opened(Users).shares_turns
     before = time.monotonic()
@@ -514,7 +527,7 @@ async def test_turns_are_asked_for_in_one_call() -> None:
     assert moments == pytest.approx([before + 7.0] * 2, abs=1.0)
     assert min(moments) >= before + 7.0
     # The first call begins at once, the other waits for its end.
-    calls = turning._calls.storage.calls
+    calls = storage.calls
     assert [[turn.origin for turn in call] for call in calls] in ([[A], [B]], [[A, B]])
     many = [deferred_from_coro(turning.turn(A, 5.0, 0.0)) for _ in range(900)]
     for one in many:
@@ -528,13 +541,13 @@ async def test_turns_are_asked_for_in_one_call() -> None:
     "answer", [FULL, [], [1.0, 1.0], ["1"], [-1.0], [1e9], [math.nan]]
 )
 async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None:
-    turning = opened(Turning)
-    turning._calls.storage.answer = answer
+    turning, storage = opened_with(Turning)
+    storage.answer = answer
     with captured_log() as records:
         assert await turning.turn(A, 5.0, 0.0) is None
-        turning._calls.storage.answer = None
+        storage.answer = None
         assert await turning.turn(A, 5.0, 0.0) is None  # it isn't asked for a while
-    assert len(turning._calls.storage.calls) == 1
+    assert len(storage.calls) == 1
     [warning] = warnings(records)
     assert "can't be written" in warning
     turning._calls.again_at.clear()
@@ -566,10 +579,9 @@ class KeepsValues(Users):
 
 async def test_a_value_is_replaced_when_the_crawl_has_ended() -> None:
     """By what the value is then, before the storage is closed. With None, it stays."""
-    keeping = opened(KeepsValues)
+    keeping, storage = opened_with(KeepsValues)
     assert keeping.keeps_values
     assert not opened(Users).keeps_values
-    storage = keeping._calls.storage
     assert await keeping.load_value("name") == "old"
     assert await keeping.load_value("other") is None
     keeping.replace_at_close("name", lambda value, *, reason: f"{value} {reason}")
@@ -583,8 +595,7 @@ async def test_a_value_is_replaced_when_the_crawl_has_ended() -> None:
 
 async def test_a_value_that_can_not_be_read_is_none() -> None:
     """What isn't a short text is an empty one: somebody else has written it."""
-    keeping = opened(KeepsValues)
-    storage = keeping._calls.storage
+    keeping, storage = opened_with(KeepsValues)
     for value in (5, b"x", ["x"], "x" * 1001):
         storage.values["name"] = value
         assert await keeping.load_value("name") == ""
