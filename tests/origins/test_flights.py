@@ -74,16 +74,17 @@ class FlightsByHand:
     def begin(self, *hosts: str, again: bool = False) -> list[Flight]:
         return [self.flights.to(origin(host), again=again) for host in hosts]
 
-    async def free_places(self) -> int:
-        """How many new origins are asked at once, of very many: then they have left again."""
-        before = len(self.asked)
-        fresh = [f"fresh{number}" for number in range(100)]
-        self.begin(*fresh)
+    async def assert_places(self, count: int) -> None:
+        """Nobody that has left keeps a place: of very many new origins, *count* are asked at a time."""
+        for queue in list(self.flights.queues.values()):
+            self.flights.abandon(queue.origin)
+        while self.in_the_air:
+            await a_while(0.01)
+        self.begin(*(f"fresh{number}" for number in range(100)))
+        while self.in_the_air < count:
+            await a_while(0.01)
         await a_while(0.01)
-        asked = len(self.asked) - before
-        for host in fresh:
-            self.flights.abandon(origin(host))
-        return asked
+        assert self.in_the_air == count
 
     async def end(self) -> None:
         self.flights.end()
@@ -234,7 +235,7 @@ async def test_nothing_is_kept_of_those_that_left_at_once() -> None:
     for number in range(9):
         await world.answer(f"b{number}")
     assert world.asked[-9:] == [f"b{number}" for number in range(9)]
-    assert await world.free_places() == 4
+    await world.assert_places(4)
     await world.end()
 
 
@@ -309,9 +310,7 @@ async def test_slow_flights_give_way_to_those_that_were_never_asked(
     await world.answer("s0", "rules")
     assert await maybe_deferred_to_future(waiting) == "rules"
     assert world.told == ["known", "known", "rules"]
-    await world.answer("again")
-    await world.answer("s1")
-    assert await world.free_places() == 2
+    await world.assert_places(2)
     await world.end()
 
 
@@ -352,8 +351,7 @@ async def test_what_nobody_waits_for_is_not_put_off(
     assert origin("s0") not in world.flights.queues
     await a_while(0.02)
     assert origin("s0") not in world.flights.queues
-    await a_while(0.01)
-    assert await world.free_places() == 2
+    await world.assert_places(2)
     await world.end()
 
 
