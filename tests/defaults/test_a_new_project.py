@@ -191,7 +191,7 @@ def test_a_wrong_setting_ends_with_status_1(
     is_on_disk = "'scheduler/enqueued/disk': 1" in crawled.output
     start = () if is_on_disk else (site.url("/"),)
     again = scrapy(*crawl_of(*start, JOBDIR=str(jobdir)))
-    assert fetched(again.end()) == [site.url("/")]
+    assert fetched(again.end()) == [site.url("/")], crawled.output
 
 
 def test_ctrl_c_keeps_what_is_held(

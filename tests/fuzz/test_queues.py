@@ -39,6 +39,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
+from tests.helpers.storing import learn
 
 ORIGINS = [Origin("http", f"{name}.example", 80) for name in "abc"]
 NAMES = st.sampled_from(ORIGINS)
@@ -178,7 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             if self.asked.get(flight.origin) is answer:
                 del self.asked[flight.origin]
-        return self.origins.cache._learn(flight.origin, flight.answer)
+        return learn(self.origins.cache, flight.origin, flight.answer)
 
     @rule(origin=NAMES, is_queued=st.booleans())
     def enter_or_leave_a_queue(self, origin: Origin, is_queued: bool) -> None:

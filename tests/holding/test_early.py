@@ -620,10 +620,14 @@ class AtOnceSpider(LinkSpider):
     sent: list[str] = []
 
 
+def few_errbacks(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(early, "_MOST_ERRBACKS", most)
+
+
 @pytest.mark.loop
 async def test_few_errbacks_wait(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond, requests take the long road."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
+    few_errbacks(monkeypatch, 10)
     site = sites.add(robots=RULES)
     result = await follow(site, private(site, 50), AtOnceSpider, is_done=Deferred())
     result.assert_clean()
@@ -649,7 +653,7 @@ async def test_little_output_of_errbacks_waits(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipeline takes its time. Meanwhile, further requests take the long road."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
+    few_errbacks(monkeypatch, 10)
     site = sites.add(robots=RULES)
     more = {
         "on_failure": lambda spider: {"an": "item"},
@@ -777,7 +781,7 @@ async def test_a_crawl_spider(
 ) -> None:
     """Each of its requests has an errback, which does nothing if the rule has none: as many as
     there are may be dropped at once."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 5)
+    few_errbacks(monkeypatch, 5)
     links = "".join(f'<a href="/private/{number}">x</a>' for number in range(20))
     site = sites.add(robots=RULES, pages={"/": page(f'{links}<a href="/x">x</a>')})
     result = await crawl(kind, start=site.url("/"))

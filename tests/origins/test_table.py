@@ -22,7 +22,7 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, base
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, rules
+from tests.helpers.storing import NOW, know, rules
 
 ENOUGH = 1 << 30
 
@@ -131,7 +131,7 @@ def test_exactly_the_least_recently_used_leave(
         for version, (step, number, size) in enumerate(done):
             entry = of(number, version, size)
             if step == "put":
-                assert world.cache._take(origin(number), entry).entry == entry
+                assert know(world.cache, entry).entry == entry
                 model.use(number, entry)
             elif step == "unpin":
                 world.table.unpin(origin(number))

@@ -46,6 +46,7 @@ from tests.helpers.log import lines
 from tests.helpers.names import server_context
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Always, Site, Sites
+from tests.helpers.storing import learn
 
 
 class BuggyHandler:
@@ -328,7 +329,7 @@ def entries(errors: list[Exception | None], **settings: Any) -> list[Entry]:
     for error in errors:
         status = 503 if error is None else None
         reply = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, status, error=error)
-        found.append(cache._learn(origin, reply).entry)
+        found.append(learn(cache, origin, reply).entry)
         now[0] = found[-1].next_attempt_at
     return found
 

@@ -11,10 +11,10 @@ from scrapy.statscollectors import StatsCollector
 from scrapy_rep.engine.log import Gauge
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME as SITEMAPS
-from scrapy_rep.storages import client, sqlite
 from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.docs import page
+from tests.helpers.files import impatient, impatient_storages
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 from tests.helpers.storing import in_a_file
@@ -23,11 +23,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon."""
-    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
+def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient_storages(monkeypatch)
+    impatient(monkeypatch)
     monkeypatch.setattr("scrapy_rep.reporting.record_file._SECONDS", 0.05)
 
 

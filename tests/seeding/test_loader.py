@@ -21,6 +21,7 @@ from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.since import Since
 from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
 from scrapy_rep.settings import RepSettings
+from tests.helpers.files import connections_to
 
 worlds: list[WaitingSitemaps] = []
 
@@ -125,11 +126,14 @@ def test_all_hosts_have_turns() -> None:
     assert new <= {*world.scheduled}
 
 
-def test_a_step_looks_at_few_of_very_many_hosts() -> None:
+def test_a_step_looks_at_few_of_very_many_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = connections_to(None, monkeypatch)
     world = WaitingSitemaps()
     world.add(*hosts(2000))
     statements: list[str] = []
-    world.spool._journal._db.set_trace_callback(statements.append)
+    connections[-1].set_trace_callback(statements.append)
     for _ in range(3):
         world.request()
         world.come(world.asked[0])

@@ -226,7 +226,6 @@ class FailingFile(sqlite3.Connection):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[FailingFile]:
     impatient(monkeypatch)
-    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
 
     def connected(path: Path | None, seconds: float) -> sqlite3.Connection:
         ours = path is None or path.name == FILE_NAME

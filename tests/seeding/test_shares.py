@@ -87,9 +87,9 @@ async def wait(*_: object) -> None:
 
 # What keeps an idle crawl open for a moment, begun by its first spider_idle.
 BUSY: dict[str, Callable[[Any, Site], object]] = {
-    "pages are handed over": lambda seeding, _: seeding._feeder.wake(),
-    "sitemaps are added": lambda seeding, _: seeding._seed(wait()),
-    "an answer is told": lambda seeding, site: seeding._holding._flights.to(
+    "pages are handed over": lambda middleware, _: middleware._seeding._feeder.wake(),
+    "sitemaps are added": lambda middleware, _: middleware._seeding._seed(wait()),
+    "an answer is told": lambda middleware, site: middleware.origins.flights.to(
         Origin.from_url(site.url("/")), Request(site.url("/"))
     ),
 }
@@ -108,7 +108,7 @@ async def test_a_crawl_ends_when_nothing_keeps_it_open_any_more(
             middleware: Any = self.crawler.get_downloader_middleware(RepMiddleware)
             looks.append(busy)
             if len(looks) == 1:
-                BUSY[busy](middleware._seeding, other)
+                BUSY[busy](middleware, other)
                 raise DontCloseSpider
 
         async def told(self, origin: Origin, **_: object) -> None:
