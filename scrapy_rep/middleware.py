@@ -250,9 +250,11 @@ class RepMiddleware:
             await self._act(request, known, path, waited=waited)
             return
         passport = self._gate.passport_of(request)
-        if known is None and passport is not None:  # the origin was forgotten since
+        if passport is not None:
+            # Since it passed the gate, its origin was forgotten, or an attempt is due.
             self._count("rep/cache/hit")
-            await self._act(request, passport[0], path, waited=waited)
+            state = passport[0] if known is None else known
+            await self._act(request, state, path, waited=waited)
             return
         if not waited:
             self._count("rep/cache/miss" if known is None else "rep/cache/refresh")

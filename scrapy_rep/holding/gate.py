@@ -307,6 +307,8 @@ class Gate:
         is_full = may_be_full and not hold.room_for(queue)
         advice = self._origins.policy.at_the_gate(state, full=is_full)
         if advice.action is Action.LEAVE:
+            if state is not None:
+                self._let_out[request] = state, state.status
             return False
         if hold.disk is not None and hold.disk.recognise(str(origin), request):
             self._context.stats.inc_value("rep/held/already")

@@ -303,7 +303,7 @@ class Judge:
             over = min(answered, before.at + self.world.timeout)
             if any(before.at <= moment <= after.at for moment in given_up):
                 continue  # nobody waited any more: the fetch was abandoned
-            waited = after.at - before.at
+            waited = after.at - asked[0].at
             if (
                 settings.get("REP_SITEMAPS")
                 and waited > settings["REP_HOLD_MAX_WAIT"] - SLACK
@@ -348,21 +348,22 @@ class Judge:
             stopped = any(
                 run.stopped and before.at < run.ended < after.at for run in self.runs
             )
-            if self._was_heard(origin, before.done):
+            if self._was_heard(origin, before.done, after.at):
                 yield (
                     f"fresh: {origin.root} {where} was asked again {after.at - before.done:.2f} s "
                     f"after an answer that is fresh for {fresh:g} s: {before.step}; {after.step}"
                 )
-            elif not (late or stopped):
+            elif not (late or stopped or after.at < before.done):
                 yield (
                     f"unheard: {origin.root} {where} answered {before.done - before.at:.2f} s after it "
                     f"was asked, and was asked again {after.at - before.done:.2f} s later"
                 )
 
-    def _was_heard(self, origin: ServedOrigin, done: float) -> bool:
-        """Whether the crawl has used the answer that was sent then."""
+    def _was_heard(self, origin: ServedOrigin, done: float, until: float) -> bool:
+        """Whether the crawl has used the answer that was sent when it was *done*, before the next one was
+        asked for."""
         return any(
-            done - 0.05 <= event["t"] <= done + HEARD
+            done - 0.05 <= event["t"] <= min(done + HEARD, until)
             and event["detail"] != "unreachable"
             for run in self.runs
             for event in run.of("resolved")

@@ -314,3 +314,23 @@ async def test_the_time_after_a_release_does_not_count_in_the_next_run(
     second = await crawl([], {**HOLD, **settings})
     assert first.failures == second.failures == {}
     assert sorted([*first.responses, *second.responses]) == sorted(wanted)
+
+
+async def test_pages_that_may_pass_an_outage_wait_for_no_later_attempt(
+    sites: Sites,
+) -> None:
+    """They have left the gate by the answer before. The next attempt, which is silent, is due while
+    they wait for their turn in the download slot."""
+    site = sites.add(robots=in_turn(503, silence()))
+    record, wanted = Bounded(SECONDS), urls(site, 10)
+    result = await record.crawl(
+        wanted,
+        **PACED,
+        CONCURRENT_REQUESTS=2,
+        REP_UNREACHABLE="allow",
+        REP_RETRY_DELAY=0.5,
+        REP_DOWNLOAD_TIMEOUT=60,
+        DOWNLOAD_TIMEOUT=60,
+    )
+    assert result.reason == "finished"
+    assert set(wanted) <= set(result.responses)
