@@ -44,12 +44,6 @@ Crawl-delay: 5
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "r.txt").write_text(RULES, encoding="utf-8")
-    return tmp_path
-
-
 def by_file(folder: Path, *arguments: str) -> Done:
     done = robots_here(folder, "--file", "r.txt", *arguments)
     assert done.err == ""

@@ -77,6 +77,15 @@ def lists(site: Site, *paths: str) -> Site:
     return site
 
 
+def lists_two(site: Site) -> Site:
+    """It lists a sitemap of two pages and of something that is none, and a sitemap that is gone."""
+    site.set(
+        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
+    )
+    site.set("/gone.xml", 404)
+    return lists(site, "/a.xml", "/gone.xml")
+
+
 async def seeded(
     *sites: Site, spider: type[ListSpider] = SeededSpider, **settings: Any
 ) -> CrawlResult:

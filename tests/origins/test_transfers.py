@@ -14,7 +14,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import default_settings
 from scrapy.utils.defer import maybe_deferred_to_future
-from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.misc import load_object
 from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 
@@ -27,6 +27,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from tests.helpers.behaviours import RULES, answer, in_turn, redirect, silence
 from tests.helpers.crawling import ONE_ATTEMPT, ListSpider, crawl
+from tests.helpers.handlers import WrappedHandler
 from tests.helpers.held import Record, a_while
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Connection, Hit, Sites
@@ -109,28 +110,7 @@ async def test_time_in_the_queue_of_a_download_slot_costs_nothing(sites: Sites) 
     result.assert_clean()
 
 
-class Wrapped:
-    """A download handler made of Scrapy's own."""
-
-    lazy = False
-
-    def __init__(self, crawler: Crawler) -> None:
-        default = crawler.settings["DOWNLOAD_HANDLERS_BASE"]["http"]
-        self._inner: Any = build_from_crawler(load_object(default), crawler)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Any:
-        return cls(crawler)
-
-    async def download_request(self, request: Request) -> Response:
-        response: Response = await self._inner.download_request(request)
-        return response
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-class Timeless(Wrapped):
+class Timeless(WrappedHandler):
     """Counts its timeout anew with each read, as httpx does: so it never comes."""
 
     async def download_request(self, request: Request) -> Response:
@@ -138,7 +118,7 @@ class Timeless(Wrapped):
         return await super().download_request(request)
 
 
-class Deaf(Wrapped):
+class Deaf(WrappedHandler):
     """Can't be stopped: curl in a thread, say."""
 
     async def download_request(self, request: Request) -> Response:
@@ -170,7 +150,7 @@ async def test_the_time_limit_is_ours(sites: Sites, handler: type) -> None:
     result.assert_clean()
 
 
-class Cancels(Wrapped):
+class Cancels(WrappedHandler):
     """Awaits what a timeout of its own cancels, say."""
 
     error: BaseException
@@ -244,7 +224,7 @@ async def test_each_try_has_its_own_bytes(sites: Sites) -> None:
     result.assert_clean()
 
 
-class Whole(Wrapped):
+class Whole(WrappedHandler):
     """Sends no `bytes_received`, and reads everything."""
 
     body = b""
@@ -280,7 +260,7 @@ async def test_what_a_handler_reads_beyond_the_limit_is_not_kept(
     result.assert_clean()
 
 
-class Pool(Wrapped):
+class Pool(WrappedHandler):
     """Opens no more than CONCURRENT_REQUESTS connections, as httpx and aiohttp do."""
 
     def __init__(self, crawler: Crawler) -> None:

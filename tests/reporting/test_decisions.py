@@ -28,7 +28,7 @@ from tests.helpers.held import (
 )
 from tests.helpers.log import lines, summary
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import urlset
+from tests.helpers.sitemaps import lists_two
 from tests.helpers.storing import missing, rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
@@ -241,15 +241,7 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
 
 async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) -> None:
     """What was found, read, taken; not the stats' names from A to Z."""
-    site = sites.add()
-    site.set(
-        "/robots.txt",
-        f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n",
-    )
-    site.set(
-        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
-    )
-    site.set("/gone.xml", 404)
+    site = lists_two(sites.add())
     result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
     told = summary(result)[2:]
     assert told == [
