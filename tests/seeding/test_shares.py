@@ -144,8 +144,10 @@ class Until:
     async def crawl(self, *sites: Site, **settings: Any) -> CrawlResult:
         starts = [site.url("/start") for site in sites]
         handlers = self.record.handlers
+        # What a test keeps waiting must not time out on a slow machine.
+        settings = {**ON, "DOWNLOAD_TIMEOUT": NEVER, **settings}
         result = await crawl(
-            SeededSpider, {**ON, **settings}, requests=starts, signal_handlers=handlers
+            SeededSpider, settings, requests=starts, signal_handlers=handlers
         )
         assert self.wanted == set()
         assert result.reason == "enough"
@@ -250,7 +252,7 @@ async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
 
     wanted.record.handlers[signals.request_reached_downloader] = reached
     settings = {"CONCURRENT_REQUESTS": 32, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
-    await wanted.crawl(large, **settings, DOWNLOAD_TIMEOUT=NEVER)
+    await wanted.crawl(large, **settings)
 
 
 async def test_a_long_sitemap_keeps_no_short_one_waiting(sites: Sites) -> None:
