@@ -90,6 +90,7 @@ def raw(data: bytes, *, reset: bool = False) -> Behaviour:
             if (
                 data
             ):  # a RST overtakes what was sent: give the client time to read that first
+                # (nothing on this side tells when it has)
                 await asyncio.sleep(0.1)
             connection.reset()
         else:
@@ -127,6 +128,7 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Behaviour:
 
 
 def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour:
+    """A slow site. Where something has to happen meanwhile, and can be seen, use :func:`once`."""
     then = as_behaviour(behaviour)
 
     async def behave(hit: Hit, connection: Connection) -> None:

@@ -166,7 +166,7 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
 
     def paused() -> None:
         look()
-        later(0.4, unpause)
+        later(0.4, unpause)  # time for what must not happen during a pause
 
     def unpause() -> None:
         look()

@@ -162,10 +162,10 @@ class Pausing(ListSpider):
     async def start(self) -> Any:
         async for request in super().start():
             yield request
-        await a_while(0.2)
+        await a_while(0.2)  # past the grace: no event says that a request waits on
         engine: Any = self.crawler.engine
         engine.pause()
-        await a_while(self.seconds)
+        await a_while(self.seconds)  # the time that must not count
         engine.unpause()
 
 

@@ -125,6 +125,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> N
         fault.end()
         as_soon_as(recovered, let_go)
 
+    # Time for attempts to write that fail, of which nothing tells.
     record = when_held(5, lambda: later(0.2, end))
     with captured_log() as log, fault.possible():
         result = await run(urls(other, 5), tmp_path, record)
@@ -189,6 +190,7 @@ async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path) -> 
     [warning] = warnings(first, without="Could not finish writing")
     assert fault.words in warning
     opened = Record()
+    # Time for attempts to open the file that fail, of which nothing tells.
     opened.handlers[signals.spider_opened] = lambda: later(0.4, fault.end)
     with fault.possible():
         second = await seed(listed, tmp_path, opened)
@@ -235,7 +237,7 @@ async def test_damaged_in_mid_crawl(
     def begin() -> None:  # when most pages wait in the file
         for fault in faults:
             fault.begin()
-        later(0.3, gate.open)
+        later(0.3, gate.open)  # time for the pages to meet the faults
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
     wanted, more = (

@@ -352,7 +352,7 @@ async def test_another_process_has_the_next_tick(
             time.sleep(0.001)  # what was heard is being written down, in a thread
         other.site.set("/robots.txt", RULES)
         if not dies:
-            later(0.3, other.answers)
+            later(0.3, other.answers)  # several ticks, in which nothing may be asked
 
     record.on_resolved = take_the_lease
     assert await other.crawl_beside(record) == ([2, 0] if dies else [1, 1])

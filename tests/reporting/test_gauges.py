@@ -68,6 +68,7 @@ async def test_a_file_in_the_jobdir_that_cannot_be_opened(
     result = await crawl(StepSpider, settings, steps=[site.url("/1")])
     assert result.stats[gauge] == 1
     settings["REP_HOLD_MAX_WAIT"] = 30
+    # Time for the next look at the file, of which only the gauge tells.
     slow = sites.add(pages={"/slow": after(0.5, "page")})
     steps = [site.url("/2"), (tmp_path / name).rmdir, slow.url("/slow")]
     result = await crawl(StepSpider, settings, steps=steps)

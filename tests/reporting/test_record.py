@@ -138,6 +138,7 @@ async def test_what_was_released_says_how_long_it_was_held(
 ) -> None:
     site = sites.add(robots=503)
     settings = {**HOLD, "JOBDIR": str(tmp_path / "job")}
+    # The seconds that are told: a crawl's own clock is the event loop's.
     signals = Signals(on_held=lambda *_: later(0.5, signals.close))
     await record([site.url("/x")], settings, signal_handlers=signals.handlers)
     site.set("/robots.txt", RULES)
