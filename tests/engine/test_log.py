@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger, is_heard
 from scrapy_rep.holding import holding
 from scrapy_rep.holding.hold import HeldRequests
@@ -25,7 +24,7 @@ from scrapy_rep.text import counted, duration
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import HOLD, NEVER, Record, origin_of, silent_until_open, urls
-from tests.helpers.log import at_line, lines, summary
+from tests.helpers.log import at_line, lines, remember, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
@@ -291,7 +290,7 @@ def test_any_hash_can_be_remembered() -> None:
 def test_the_last_ones_are_remembered(values: list[int], most: int) -> None:
     """So many different ones at least, and at most twice as many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "_REMEMBERED", most)
+        remember(patch, most)
         some = BoundedSet()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))

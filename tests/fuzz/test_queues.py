@@ -39,6 +39,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
+from tests.helpers.invariant import has_wakeup
 from tests.helpers.storing import learn
 
 ORIGINS = [Origin("http", f"{name}.example", 80) for name in "abc"]
@@ -286,14 +287,14 @@ class QueueMachine(RuleBasedStateMachine):
         for origin, queue in self.flights.queues.items():
             stays = queue.callers or queue.waiting or queue.held
             is_asked = queue.fetch is not None or queue.landing
-            has_wakeup = origin in self.flights._alarm
+            wakes_up = has_wakeup(self.flights, origin)
             status, _ = self.origins.cache.known(origin)
             due = steps(status, queue, self.flights.clock(), self.flights.limits)
-            assert has_wakeup or not due, "the alarm is not what the queue needs"
+            assert wakes_up or not due, "the alarm is not what the queue needs"
             if stays:
-                assert is_asked or has_wakeup, queue
+                assert is_asked or wakes_up, queue
             if queue.has_leaving:
-                assert queue.has_turn or is_asked or has_wakeup, queue
+                assert queue.has_turn or is_asked or wakes_up, queue
             assert not queue.is_empty or is_asked, "nobody needs it"
 
     @invariant()

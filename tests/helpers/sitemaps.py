@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape
 
+import pytest
 from scrapy.http import Response
 
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -84,6 +85,11 @@ def lists_two(site: Site) -> Site:
     )
     site.set("/gone.xml", 404)
     return lists(site, "/a.xml", "/gone.xml")
+
+
+def in_the_scheduler(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Of one origin's listed pages, *most* are in the scheduler at a time; the others wait in the spool."""
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", most)
 
 
 async def seeded(

@@ -20,7 +20,7 @@ from tests.helpers.files import aside, ask, change, impatient, script
 from tests.helpers.held import Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import urlset
+from tests.helpers.sitemaps import in_the_scheduler, urlset
 from tests.seeding.listed import Listed as ListedSite
 from tests.storages.faults import Corrupted, Disk, Fault, Locked
 
@@ -40,7 +40,7 @@ INSERT = "INSERT INTO held (origin, since, state, request) VALUES (?, ?, 0, ?)"
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     # So that most pages wait in the spool.
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 20)
+    in_the_scheduler(monkeypatch, 20)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._EACH", 5)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine import log
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
@@ -22,6 +21,7 @@ from scrapy_rep.storages import Entry, MemoryStorage
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import HOLD, origin_of
+from tests.helpers.log import remember
 from tests.helpers.recorded import Discovered, context_of, lines_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -289,7 +289,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(
 
 
 async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_REMEMBERED", 1000)
+    remember(monkeypatch, 1000)
     context = context_of()
     discovery = Discovery(context)
     for number in range(4):
@@ -303,14 +303,15 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(2):  # the second time is a day later
             await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
-    assert discovery._seen._new.count + discovery._seen._old.count <= 2000
+    seen = discovery._seen
+    assert seen._new.count + seen._old.count <= 2000
 
 
 async def test_what_is_forgotten_seeds_once_all_the_same(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The spool knows what it has. An origin that answers after it was forgotten seeds as well."""
-    monkeypatch.setattr(log, "_REMEMBERED", 1)
+    remember(monkeypatch, 1)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._PREFIXES", 1)
     many = [sites.add() for _ in range(10)]
     for number, site in enumerate(many):

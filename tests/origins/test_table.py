@@ -20,7 +20,7 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import Expired, Fresh
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, base
+from scrapy_rep.storages import Entry, MemoryStorage, base
 from tests.helpers.held import a_while
 from tests.helpers.storing import NOW, know, rules
 
@@ -40,6 +40,10 @@ def of(number: int, version: int = 0, size: int = 0) -> Any:
 
 def noise(size: int) -> bytes:
     return Random(size).randbytes(size)
+
+
+def packed_of(table: OriginTable) -> MemoryStorage | None:
+    return table._packed
 
 
 class KnownOrigins:
@@ -70,7 +74,7 @@ class KnownOrigins:
 
     def in_memory(self) -> set[int]:
         """Those that are known, found without using them."""
-        packed = self.table._packed
+        packed = packed_of(self.table)
         entries = packed.entries() if packed is not None else ()
         names = [state.name for state in self.table.states()]
         names += [one.origin for one in entries]  # type: ignore[union-attr]
@@ -171,11 +175,11 @@ def check_bytes(
     and of the others. *sizes*: of those in use; *alone*: there is one of the others."""
     assert table._parsed_bytes == sum(sizes)
     assert sum(sizes) - max(sizes, default=0) <= most // 2
-    if (storage := table._packed) is not None:
-        packed = storage._packed
-        assert storage._bytes == sum(base._BYTES + len(one) for one in packed.values())
+    if (storage := packed_of(table)) is not None:
+        packed, size = storage._packed, storage._bytes
+        assert size == sum(base._BYTES + len(one) for one in packed.values())
         assert {*storage._large} <= {*packed}
-        assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
+        assert size <= most - min(sum(sizes), most // 2) or alone
 
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.engine import log
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, Rule
@@ -26,7 +25,7 @@ from tests.helpers.held import (
     origin_of,
     urls,
 )
-from tests.helpers.log import lines, summary
+from tests.helpers.log import lines, remember, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import lists_two
 from tests.helpers.storing import missing, rules
@@ -78,7 +77,7 @@ async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
 async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "_REMEMBERED", 1)
+    remember(monkeypatch, 1)
     first, second, third = [sites.add(robots=RULES) for _ in range(3)]
     several = [first, first, second, third, first]
     result = await crawl(StepSpider, steps=[site.url("/x") for site in several])

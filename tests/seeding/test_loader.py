@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,28 +18,17 @@ from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.since import Since
-from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
+from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext
 from scrapy_rep.settings import RepSettings
 from tests.helpers.files import connections_to
-
-worlds: list[WaitingSitemaps] = []
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Closes the files of a test, as a crawl does at its end."""
-    yield
-    while worlds:
-        worlds.pop().spool.close()
+from tests.seeding.spools import new_spool
 
 
 class WaitingSitemaps:
     """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
-        self.spool = Spool(None, 1.0, None)
-        worlds.append(self)
-        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
+        self.spool = new_spool()
         self.scheduled: list[str] = []
         self.requests: dict[str, Request] = {}
         crawl = CrawlContext(get_crawler(), RepSettings(), time.time)

@@ -24,6 +24,7 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import (
     SeededSpider,
     atom,
+    in_the_scheduler,
     index,
     lists,
     pages,
@@ -95,7 +96,7 @@ async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page requests go there as fast as it drains; the rest waits on disk."""
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 32)
+    in_the_scheduler(monkeypatch, 32)
     site, sizes, waiting = sites.add(), [0], [0]
     wanted = some(site, "page", 150)
     lists(site, "/map.xml").set("/map.xml", urlset(wanted))

@@ -31,7 +31,14 @@ from tests.helpers.held import NEVER, Record
 from tests.helpers.log import lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Connection, Hit, Site, Sites
-from tests.helpers.sitemaps import SeededSpider, lists, pages, seeded, urlset
+from tests.helpers.sitemaps import (
+    SeededSpider,
+    in_the_scheduler,
+    lists,
+    pages,
+    seeded,
+    urlset,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.loop]
 ON = {"REP_SITEMAPS": True}
@@ -234,7 +241,7 @@ async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
 ) -> None:
     """Its own sitemaps wait until its pages were requested."""
     monkeypatch.setattr("scrapy_rep.seeding.loader._PAGES_ENOUGH", 100)
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", 16)
+    in_the_scheduler(monkeypatch, 16)
     large, small = (
         lists(sites.add(), "/map.xml", "/a.xml", "/b.xml"),
         lists(sites.add(), "/map.xml"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,34 +11,21 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import Spool, _recover
+from tests.seeding.spools import new_spool
 
 A, B = "http://a.example", "http://b.example"
-
-
-worlds: list[WaitingPage] = []
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Closes the files of a test, as a crawl does at its end."""
-    yield
-    while worlds:
-        worlds.pop().spool.close()
 
 
 class WaitingPage:
     """A page of B, from a sitemap of A, that waits."""
 
     def __init__(self) -> None:
-        self.spool = Spool(None, 1.0, None)
-        worlds.append(self)
-        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
+        self.spool = new_spool()
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
         self.spool.add_pages(A, [(number, 1, f"{B}/", "{}")])
-        self.site = self.spool._sites[number]
+        self.site = self.spool.unproven.sites_of(A)[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
         engine = SimpleNamespace(wake=lambda: None)

@@ -289,6 +289,11 @@ def test_what_a_killed_process_left_is_used(
     assert aside(copy) == warnings(records) == []
 
 
+def lock_seconds(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long a process waits for others, from now on."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", seconds)
+
+
 def test_a_full_disk(
     storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +315,7 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
     storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than anybody should: what is written fails, what is read does not."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    lock_seconds(monkeypatch, 0.01)
     storage.save(rules())
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -331,7 +336,7 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow disk, the process that opens a file first may take long."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
+    lock_seconds(monkeypatch, 60.0)
 
 
 def enlarge(storage: SqliteStorage) -> SqliteStorage:
@@ -340,9 +345,10 @@ def enlarge(storage: SqliteStorage) -> SqliteStorage:
         storage.save_many(
             [rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)]
         )
-    assert storage._db is not None
-    storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    storage._db.execute("PRAGMA cache_size = 1")
+    connection = storage._db
+    assert connection is not None
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA cache_size = 1")
     return storage
 
 
@@ -400,7 +406,7 @@ def test_one_at_a_time_opens_the_file(
     storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else one could set aside what another has just begun."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    lock_seconds(monkeypatch, 0.01)
     lock = beside(path, ".lock")
     other = sqlite3.connect(lock, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
