@@ -1,241 +1,268 @@
 """A broad crawl: thousands of hosts, each with a page or a few.
 
-    python benchmarks/broad.py [--quick] [--hosts N] [--slow N] [--processes N]
+    python benchmarks/broad.py [--quick] [--hosts N] [--slow N]
     python benchmarks/broad.py --turns ROUNDS [--slow N]
 
 Beside Scrapy's own middleware, and none: a crawl of hosts that answer after 5 ms, 50 ms or 1 s, some
 of which are silent or dead, with each storage and with several processes; and crawls of hosts whose
-robots.txt takes 0.7 s, four times as many each time. With --turns only the CPU of the latter, of
-crawls that take turns of 10 ms on one CPU (`turns.py`): rounds differ by 1 %, not by 20. Needs Linux. Redis is measured where redis-server
-is.
+robots.txt takes 0.7 s, four times as many the second time. With --turns only the CPU of the latter, of
+crawls that take turns on one CPU: rounds differ by 1 %, not by 20.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import sys
-from contextlib import ExitStack, contextmanager
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 
-from broadcrawls import NONE, Crawl, Web, crawl_at_once, crawls, serve
-from cache import FAR, FAR_SECONDS, place, storages
-from cachework import MEMORY, REDIS, Place, relay
-from crawls import BUILT_IN, OURS, child
-from turns import take_turns
+import scrapy
+from processes import child, peak_bytes, take_turns
+from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import CloseSpider
+from sites import ROBOTS, Answer, serve, url_of
+from storages import MEMORY, REDIS, SQLITE, Storages, storages
+from tables import BUILT_IN, NONE, OURS, Report, settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# The goals: pages a second of each storage, and CPU, to Scrapy's own middleware.
-LEAST_PAGES = {MEMORY: 1.15, "SQLite": 1.1, REDIS: 1.05, FAR: 1.0}
+LEAST_PAGES = {MEMORY: 1.15, SQLITE: 1.1, REDIS: 1.05}
+"""Pages a second, to Scrapy's own middleware."""
 MOST_CPU = 0.95
-# With answers of 0.7 s: the same, and CPU of four times as many hosts.
 SLOW_SECONDS = 0.7
-LEAST_SLOW_PAGES, MOST_SLOW_CPU, MOST_GROWTH = 1.3, 1.0, 4.5
-MOST_FETCHES = 1.0
-
+LEAST_SLOW_PAGES = 1.3
+MOST_SLOW_CPU = 1.0
+MOST_GROWTH = 4.5
+"""CPU of four times as many hosts."""
 CONCURRENCY = 64
-SCRAPYS_QUEUE = {
-    "SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"
+MIXED = (0.005, 0.05, 1.0)
+TIMEOUT = 10.0
+SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    BUILT_IN: (BUILT_IN, {}),
+    OURS: (OURS, {}),
+    # As docs/running.md has it.
+    f"{OURS}, CONCURRENT_ITEMS = 10": (OURS, {"CONCURRENT_ITEMS": 10}),
+    f"{OURS}, Scrapy's queue": (OURS, {"SCHEDULER_PRIORITY_QUEUE": SCRAPYS_QUEUE}),
 }
-WITH_THEIRS = "scrapy-rep, Scrapy's queue"
-FEWER_ITEMS = {"CONCURRENT_ITEMS": 10}
-"""As docs/running.md has it."""
-CAP = 3600.0
-
-ROW = "  {:44}{:>13}{:>9}{:>10}{:>10}{:>9}{:>12}"
+HEADINGS = ("pages", "s", "a second", "us of CPU each", "peak, MB", "robots.txt")
 
 
-class Scale(NamedTuple):
-    """How much is measured."""
+class Web(NamedTuple):
+    """The sites of a crawl. If none is *slow*, sites and their pages take 5 ms, 50 ms or 1 s, a twentieth
+    of the sites is silent, a twentieth dead, and sites have one to three pages."""
 
     hosts: int
-    slow: int
-    processes: tuple[int, ...]
+    slow: bool = False
+    """Whether each robots.txt takes SLOW_SECONDS, and each page, the only one of its site, no time."""
+
+    def answer(self, number: int, path: str, site: str) -> Answer | None:
+        is_robots = path == "/robots.txt"
+        if self.slow:
+            seconds = SLOW_SECONDS * is_robots
+        elif number % 20 == 0:
+            return None
+        else:
+            seconds = MIXED[number % len(MIXED)]
+        if is_robots:
+            return Answer(ROBOTS, "text/plain", seconds)
+        return Answer(seconds=seconds, closes=True)
+
+    def is_alive(self, number: int) -> bool:
+        """Whether it has pages that arrive."""
+        return self.slow or number % 20 not in (0, 1)
+
+    def urls(self, port: int, dead: int) -> tuple[list[str], int]:
+        """Return all pages, and how many of them arrive. *dead*: a port that nobody listens on."""
+        urls, living = [], 0
+        for number in range(self.hosts):
+            is_dead = not self.slow and number % 20 == 1
+            pages = 1 if self.slow else 1 + number // 7 % 3
+            site = url_of(number, dead if is_dead else port)
+            urls += [f"{site}/page/{page}" for page in range(pages)]
+            if self.is_alive(number):
+                living += pages
+        return urls, living
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="small: only to see it work"
-    )
-    parser.add_argument("--hosts", metavar="N", type=int, default=3000)
-    parser.add_argument(
-        "--slow", metavar="N", type=int, default=8000, help="with slow robots.txt"
-    )
-    parser.add_argument(
-        "--processes", metavar="N", type=int, default=4, help="at most so many"
-    )
-    parser.add_argument(
-        "--turns", metavar="ROUNDS", type=int, help="only CPU, compared closely"
-    )
-    options = parser.parse_args()
-    if options.turns:
-        print(in_turns(options.slow, options.turns))
-        return
-    processes = tuple(number for number in (1, 2, 4) if number <= options.processes)
-    scale = Scale(options.hosts, options.slow, processes)
-    if options.quick:
-        scale = Scale(200, 400, (1, 2))
-    print(
-        f"Scrapy {version('scrapy')}, Protego {version('protego')}, Python "
-        f"{platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n"
-        f"CONCURRENT_REQUESTS = {CONCURRENCY}\n"
-    )
-    with storages() as kinds:
-        goals = [*mixed(scale, list(kinds)), *slow(scale)]
-    print("\nGoals")
-    print(
-        "  told by the full run: this one was small"
-        if options.quick
-        else "\n".join(goals)
+class Crawl(NamedTuple):
+    """What a crawl came to, or several at once."""
+
+    pages: int
+    seconds: float
+    cpu: float
+    peak: float
+    fetches: float = 0.0
+    """Of robots.txt, for each living site."""
+
+    @property
+    def rate(self) -> float:
+        return self.pages / self.seconds
+
+    @property
+    def cpu_of_a_page(self) -> float:
+        return self.cpu / max(self.pages, 1)
+
+
+class BroadSpider(scrapy.Spider):
+    """Asks for all pages, and is done when it has those of the living sites."""
+
+    name = "broad"
+
+    async def start(self) -> AsyncIterator[Any]:
+        random.Random(self.number).shuffle(self.urls)
+        self.arrived = 0
+        if self.waits:
+            self.pipe.send("ready")
+            self.pipe.recv()
+        self.began, self.cpu = time.perf_counter(), time.process_time()
+        for url in self.urls:
+            yield scrapy.Request(url, callback=self.parse, errback=self.failed)
+
+    def parse(self, response: Any) -> None:
+        self.arrived += 1
+        if self.arrived == self.wanted:
+            seconds = time.perf_counter() - self.began
+            cpu = time.process_time() - self.cpu
+            self.pipe.send(Crawl(self.arrived, seconds, cpu, peak_bytes()))
+            raise CloseSpider
+
+    def failed(self, failure: Any) -> None: ...
+
+
+def crawl(
+    settings: dict[str, Any], arguments: dict[str, Any], pipe: Connection
+) -> None:
+    """Crawl in this process. Sends a :class:`Crawl`."""
+    process = CrawlerProcess(settings)
+    process.crawl(BroadSpider, pipe=pipe, **arguments)
+    process.start()
+
+
+def settings(who: str, **more: Any) -> dict[str, Any]:
+    return settings_of(
+        who,
+        DOWNLOAD_TIMEOUT=TIMEOUT,
+        REP_DOWNLOAD_TIMEOUT=TIMEOUT,
+        # In favour of Scrapy's own, whose fetch would be made three times.
+        RETRY_ENABLED=False,
+        **{"CONCURRENT_REQUESTS": CONCURRENCY, **more},
     )
 
 
-def measured(
-    name: str,
-    web: Web,
-    middleware: str,
-    where: Place | None = None,
-    more: dict[str, Any] | None = None,
-    processes: int = 1,
+def measure(web: Web, crawl_settings: dict[str, Any], processes: int) -> Crawl:
+    """Have so many processes crawl the sites at once, each all of them."""
+    with ExitStack() as stack:
+        server = stack.enter_context(child(serve, web.answer))
+        urls, living = web.urls(*server.recv())
+        pipes = []
+        for number in range(processes):
+            arguments = {
+                "urls": urls,
+                "wanted": living,
+                "number": number,
+                "waits": True,
+            }
+            pipes.append(stack.enter_context(child(crawl, crawl_settings, arguments)))
+        for pipe in pipes:
+            pipe.recv()
+        for pipe in pipes:
+            pipe.send("go")
+        done: list[Crawl] = [pipe.recv() for pipe in pipes]
+        server.send("count")
+        return Crawl(
+            sum(one.pages for one in done),
+            max(one.seconds for one in done),
+            sum(one.cpu for one in done),
+            max(one.peak for one in done),
+            server.recv() / sum(map(web.is_alive, range(web.hosts))),
+        )
+
+
+def add(
+    report: Report, web: Web, name: str, who: str, processes: int = 1, **more: Any
 ) -> Crawl:
-    """Crawl, and print a row of the table."""
-    say(name)
-    settings = {"CONCURRENT_REQUESTS": CONCURRENCY, **(more or {})}
-    one = crawls(web, middleware, where or Place(MEMORY), processes, CAP, settings)
-    arrived = f"{one.pages:,}" + (
-        "" if one.pages == one.wanted else f" of {one.wanted:,}"
-    )
-    rate, cpu = one.pages / one.seconds, one.cpu / one.pages * 1000
-    peak, fetches = f"{one.peak / 1e6:.0f} MB", f"{one.fetches:.2f}"
-    seconds = f"{one.seconds:.1f} s"
-    print(
-        ROW.format(
-            name, arrived, seconds, f"{rate:.0f}", f"{cpu:.2f} ms", peak, fetches
-        ),
-        flush=True,
-    )
+    """Crawl, and add a row."""
+    report.say(name)
+    one = measure(web, settings(who, **more), processes)
+    micros = one.cpu_of_a_page * 1e6
+    cells = (one.pages, one.seconds, one.rate, micros, one.peak / 1e6, one.fetches)
+    report.row(name, *cells)
     return one
 
 
-def heading(text: str) -> None:
-    print(text)
-    print(ROW.format("", "pages", "took", "a second", "CPU each", "peak", "robots.txt"))
+def mixed(report: Report, hosts: int, kinds: Storages) -> None:
+    """Crawl hosts of all kinds."""
+    web = Web(hosts)
+    report.row(f"{hosts:,} hosts", *HEADINGS)
+    add(report, web, NONE, NONE)
+    theirs = add(report, web, BUILT_IN, BUILT_IN)
+    for kind in kinds.kinds:
+        with kinds.empty(kind) as where:
+            ours = add(report, web, f"{OURS}, {kind}", OURS, **where)
+        ratio = ours.rate / theirs.rate
+        report.at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
+        ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
+        report.at_most(f"{kind}, CPU of a page", ratio, MOST_CPU)
+    for processes in (2, 4):
+        for kind in kinds.kinds[1:]:  # not memory, which each process has for itself
+            name = f"{OURS}, {kind}, {processes} processes"
+            with kinds.empty(kind) as where:
+                fleet = add(report, web, name, OURS, processes, **where)
+            report.at_most(f"{name}, fetches of a robots.txt", fleet.fetches, 1.0)
+    report.show()
 
 
-def mixed(scale: Scale, kinds: list[str]) -> Iterator[str]:
-    """Crawl hosts of all kinds. Yields what came of the goals."""
-    web = Web(scale.hosts)
-    heading(
-        f"{scale.hosts:,} hosts with one to three pages: a third answers after 5 ms, 50 ms, 1 s;\n"
-        "a twentieth is silent, a twentieth dead"
-    )
-    measured("no middleware", web, NONE)
-    theirs = measured("Scrapy's own", web, BUILT_IN)
-    everywhere = [MEMORY, *kinds, *[FAR for kind in kinds if kind == REDIS]]
-    for kind in everywhere:
-        with storage(kind) as where:
-            ours = measured(f"scrapy-rep, {kind}", web, OURS, where)
-        ratio = (ours.pages / ours.seconds) / (theirs.pages / theirs.seconds)
-        yield at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
-        if kind == MEMORY:
-            yield at_most("CPU of a page", per_page(ours) / per_page(theirs), MOST_CPU)
-    for processes in scale.processes[1:]:
-        for kind in everywhere:
-            name = f"scrapy-rep, {kind}, {processes} processes"
-            with storage(kind) as where:
-                fleet = measured(name, web, OURS, where, processes=processes)
-            if kind != MEMORY:  # which each process has for itself
-                yield at_most(
-                    f"{name}, fetches of robots.txt", fleet.fetches, MOST_FETCHES
-                )
-    print()
+def slow(report: Report, most: int) -> None:
+    """Crawl hosts that take their time."""
+    crawls: dict[tuple[str, int], Crawl] = {}
+    for hosts in (most // 4, most):
+        report.row(f"{hosts:,} hosts, {SLOW_SECONDS} s", *HEADINGS)
+        for name, (who, more) in KINDS.items():
+            web = Web(hosts, slow=True)
+            crawls[name, hosts] = add(report, web, name, who, **more)
+        report.show()
+    theirs = crawls[BUILT_IN, most]
+    for name in list(KINDS)[1:]:
+        ours, fewer = crawls[name, most], crawls[name, most // 4]
+        ratio = ours.rate / theirs.rate
+        report.at_least(f"{name}, pages a second", ratio, LEAST_SLOW_PAGES)
+        ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
+        report.at_most(f"{name}, CPU of a page", ratio, MOST_SLOW_CPU)
+        report.at_most(f"{name}, CPU of 4 times", ours.cpu / fewer.cpu, MOST_GROWTH)
 
 
-@contextmanager
-def storage(kind: str) -> Iterator[Place]:
-    """Give an empty storage of that kind."""
-    where = place(REDIS if kind == FAR else kind)
-    if kind != FAR:
-        yield where
-        return
-    with child(relay, where.url, FAR_SECONDS) as pipe:
-        yield where._replace(url=f"redis://127.0.0.1:{pipe.recv()}")
-
-
-def slow(scale: Scale) -> Iterator[str]:
-    """Crawl hosts that take their time. Yields what came of the goals."""
-    heading(f"Hosts with a page each, whose robots.txt takes {SLOW_SECONDS} s")
-    found: dict[tuple[str, int], Crawl] = {}
-    for hosts in (scale.slow // 4, scale.slow):
-        web = Web(hosts, SLOW_SECONDS)
-        for name, middleware, more in (
-            ("Scrapy's own", BUILT_IN, {}),
-            ("scrapy-rep", OURS, {}),
-            ("scrapy-rep, CONCURRENT_ITEMS = 10", OURS, FEWER_ITEMS),
-            (WITH_THEIRS, OURS, SCRAPYS_QUEUE),
-        ):
-            found[name, hosts] = measured(name, web, middleware, more=more)
-    theirs = found["Scrapy's own", scale.slow]
-    for name in ("scrapy-rep", "scrapy-rep, CONCURRENT_ITEMS = 10", WITH_THEIRS):
-        ours, fewer = found[name, scale.slow], found[name, scale.slow // 4]
-        yield at_least(
-            f"{name}, pages a second", theirs.seconds / ours.seconds, LEAST_SLOW_PAGES
-        )
-        yield at_most(
-            f"{name}, CPU of a page", per_page(ours) / per_page(theirs), MOST_SLOW_CPU
-        )
-        yield at_most(
-            f"{name}, CPU of four times as many hosts",
-            ours.cpu / fewer.cpu,
-            MOST_GROWTH,
-        )
-
-
-def in_turns(hosts: int, rounds: int) -> str:
-    """Return the CPU of crawls to that with Scrapy's own middleware, of each round."""
-    web, ratios = Web(hosts, SLOW_SECONDS), dict[str, list[str]]()
-    kinds = (
-        ("Scrapy's own", BUILT_IN, {}),
-        ("scrapy-rep", OURS, {}),
-        (WITH_THEIRS, OURS, SCRAPYS_QUEUE),
-    )
+def in_turns(report: Report, hosts: int, rounds: int) -> None:
+    """Print the CPU of crawls to that with Scrapy's own middleware, of each round."""
+    web = Web(hosts, slow=True)
+    report.row(f"CPU, {hosts:,} hosts", *KINDS)
     for number in range(rounds):
         with ExitStack() as stack:
             calls = []
-            for _, middleware, more in kinds:
-                urls = web.pages(*stack.enter_context(child(serve, web)).recv())
-                task = {"urls": urls, "wanted": len(urls), "cap": CAP, "number": number}
-                settings = {"CONCURRENT_REQUESTS": 100, **more}
-                calls.append((middleware, Place(MEMORY), settings, task))
-            cpu = [turns.sent[2] for turns in take_turns(crawl_at_once, calls)]
-        for (name, *_), seconds in zip(kinds, cpu, strict=True):
-            ratios.setdefault(name, []).append(f"{seconds / cpu[0]:.3f}")
-        say(
-            f"round {number + 1}: {', '.join(f'{1000 * one / hosts:.2f} ms' for one in cpu)} a page"
-        )
-    lines = [f"{name:28}{' '.join(found)}" for name, found in ratios.items()]
-    return "\n".join([f"{hosts:,} hosts, CPU to Scrapy's own, of each round", *lines])
+            for who, more in KINDS.values():
+                server = stack.enter_context(child(serve, web.answer))
+                urls, living = web.urls(*server.recv())
+                arguments = {"urls": urls, "wanted": living, "number": number}
+                crawl_settings = settings(who, CONCURRENT_REQUESTS=100, **more)
+                calls.append((crawl_settings, {**arguments, "waits": False}))
+            cpu = [one.cpu for one in take_turns(crawl, calls)]
+        report.row(f"round {number + 1}", *(seconds / cpu[0] for seconds in cpu))
+    report.show()
 
 
-def per_page(one: Crawl) -> float:
-    return one.cpu / max(one.pages, 1)
-
-
-def at_least(what: str, ratio: float, goal: float) -> str:
-    return f"  {'met' if ratio >= goal else 'MISSED':8}{what}: {ratio:.2f} (at least {goal})"
-
-
-def at_most(what: str, ratio: float, goal: float) -> str:
-    return f"  {'met' if ratio <= goal else 'MISSED':8}{what}: {ratio:.2f} (at most {goal})"
-
-
-def say(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
+def main() -> None:
+    report = Report(__doc__)
+    report.option("hosts", 3000, 200)
+    report.option("slow", 8000, 400)
+    report.option("turns", 0, 0)
+    chosen = report.begin()
+    if chosen.turns:
+        in_turns(report, chosen.slow, chosen.turns)
+        return
+    with storages() as kinds:
+        mixed(report, chosen.hosts, kinds)
+    slow(report, chosen.slow)
+    report.end()
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@
 
 One site, on each of whose pages are twenty links to others and some to URLs that its robots.txt
 forbids, all different. A download handler answers from memory, after a number of the event loop's turns
-that follows from the URL. Each crawl has a process of its own; a round is five crawls that take turns
-(`turns.py`):
+that follows from the URL. A round is four crawls that take turns:
 
 - with Scrapy's own middleware;
 - with this package's;
 - with this package's, which doesn't drop requests before the scheduler (the long road);
 - without robots.txt, with a scheduler that throws the forbidden ones away (the limit: no plugin that
-  leaves the spider alone can be cheaper);
-- without robots.txt, by a spider that throws them away itself.
+  leaves the spider alone can be cheaper).
 
 CPU time is counted from the first start request to the last page; so is the longest time between two
 turns of the event loop, since other processes take wall time. Memory is the most that the process took.
@@ -20,51 +18,47 @@ turns of the event loop, since other processes take wall time. Memory is the mos
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import resource
 import statistics
-import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import scrapy
-from crawls import BUILT_IN, OURS
+from processes import peak_bytes, take_turns
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import CrawlerProcess
 from scrapy.http import HtmlResponse, TextResponse
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
-from tables import median_ratio
-from turns import take_turns
+from tables import BUILT_IN, NONE, OURS, Report, median_ratio, settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from multiprocessing.connection import Connection
-
-LONG, LIMIT, SPIDER = "long road", "limit", "spider"
-CRAWLS = (BUILT_IN, OURS, LONG, LIMIT, SPIDER)
+LONG, LIMIT = "long road", "limit"
+CRAWLS = (BUILT_IN, OURS, LONG, LIMIT)
 SITE = "http://shop.example"
-ROBOTS = b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\nDisallow: /*&sort=\n"
+ROBOTS = b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\n"
 FORBIDDEN = ("/login?next=/article-", "/search?q=article-", "/list?sort=price&page=")
-# Links to pages that each page has.
 ALLOWED = 20
-# An answer comes after fewer turns of the event loop than that.
+"""Links to pages that each page has."""
 TURNS = 20
-_TICK_SECONDS = 0.002
+"""An answer comes after fewer turns of the event loop than that."""
+TICK_SECONDS = 0.002
 
 
 class Case(NamedTuple):
-    """A kind of crawl."""
+    """A kind of crawl. The goals are CPU to Scrapy's own, of this package and of its long road, and to the
+    limit."""
 
     forbidden: int
     """Links to forbidden URLs that each page has."""
-    goals: dict[str, float] = {}
-    """CPU of this package's crawls to Scrapy's, and of the first to the limit."""
+    most: float | None = None
+    most_long: float | None = None
+    most_to_limit: float | None = None
     jobdir: bool = False
     spider: str = "plain"
     log_level: str = "DEBUG"
@@ -72,30 +66,25 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "0 %": Case(0, {OURS: 1.0}),
+    "0 %": Case(0, 1.0),
     "20 %": Case(5),
     "50 %": Case(20),
-    "67 %": Case(40, {OURS: 0.6, LONG: 0.95, LIMIT: 1.25}),
-    "67 %, INFO": Case(40, {OURS: 0.6, LONG: 0.95, LIMIT: 1.25}, log_level="INFO"),
-    "80 %": Case(80, {OURS: 0.5}),
-    "67 %, JOBDIR": Case(40, {OURS: 0.5}, jobdir=True),
-    "67 %, errbacks": Case(40, {OURS: 0.4}, spider="errbacks"),
-    "67 %, CrawlSpider": Case(40, {OURS: 0.45}, spider="CrawlSpider"),
+    "67 %": Case(40, 0.6, 0.95, 1.25),
+    "67 %, INFO": Case(40, 0.6, 0.95, 1.25, log_level="INFO"),
+    "80 %": Case(80, 0.5),
+    "67 %, JOBDIR": Case(40, 0.5, jobdir=True),
+    "67 %, errbacks": Case(40, 0.4, spider="errbacks"),
+    "67 %, CrawlSpider": Case(40, 0.45, spider="CrawlSpider"),
 }
 
 
 class Crawl(NamedTuple):
-    """What a crawl came to."""
+    """What a crawl came to: seconds, requests, bytes."""
 
     cpu: float
-    """Seconds."""
     block: float
-    """Seconds of CPU between two turns of the event loop, at most."""
     queued: int
-    forbidden: int
-    errbacks: int
-    memory: float
-    """MB."""
+    memory: int
 
 
 def page(number: int, pages: int, forbidden: int) -> bytes:
@@ -112,7 +101,7 @@ def page(number: int, pages: int, forbidden: int) -> bytes:
 class FromMemory(BaseDownloadHandler):
     """A download handler without a network."""
 
-    case = CASES["67 %"]
+    forbidden = 0
     pages = 0
 
     async def download_request(self, request: scrapy.Request) -> TextResponse:
@@ -121,7 +110,7 @@ class FromMemory(BaseDownloadHandler):
         if request.url.endswith("/robots.txt"):
             return TextResponse(request.url, body=ROBOTS, request=request)
         number = int(request.url.rpartition("-")[2].removesuffix(".html"))
-        body = page(number, self.pages, self.case.forbidden)
+        body = page(number, self.pages, self.forbidden)
         return HtmlResponse(request.url, body=body, request=request)
 
 
@@ -130,7 +119,6 @@ class Watch:
 
     def __init__(self, crawler: Any) -> None:
         self._crawler = crawler
-        self.errbacks = 0
         crawler.signals.connect(self._opened, scrapy.signals.spider_opened)
         crawler.signals.connect(self._closed, scrapy.signals.spider_closed)
 
@@ -145,168 +133,114 @@ class Watch:
     async def _tick(self) -> None:
         self._block, last = 0.0, time.process_time()
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(TICK_SECONDS)
             now = time.process_time()
             self._block, last = max(self._block, now - last), now
 
     def _closed(self, spider: Any) -> None:
         cpu = time.process_time() - self._began
         self._ticking.cancel()
-        get = self._crawler.stats.get_value
-        spider.pipe.send(
-            Crawl(
-                cpu,
-                self._block,
-                get("scheduler/enqueued"),
-                get("robotstxt/forbidden", 0),
-                spider.errors,
-                resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            )
-        )
-
-
-def is_forbidden(request: scrapy.Request) -> bool:
-    return request.url.removeprefix(SITE).startswith(FORBIDDEN)
+        queued = self._crawler.stats.get_value("scheduler/enqueued")
+        spider.pipe.send(Crawl(cpu, self._block, queued, peak_bytes()))
 
 
 class Throwing(Scheduler):
     """Throws forbidden requests away."""
 
     def enqueue_request(self, request: scrapy.Request) -> bool:
-        return is_forbidden(request) or super().enqueue_request(request)
+        if request.url.removeprefix(SITE).startswith(FORBIDDEN):
+            return True
+        return super().enqueue_request(request)
 
 
 class PlainSpider(scrapy.Spider):
     name = "plain"
-    errors = 0
 
     async def start(self) -> AsyncIterator[Any]:
         yield scrapy.Request(f"{SITE}/article-0.html")
 
     def parse(self, response: Any) -> Iterator[scrapy.Request]:
         errback = self.failed if self.errbacks else None
-        for request in response.follow_all(css="a", errback=errback):
-            if not (self.throws_away and is_forbidden(request)):
-                yield request
+        yield from response.follow_all(css="a", errback=errback)
 
-    def failed(self, failure: Any) -> None:
-        self.errors += 1
+    def failed(self, failure: Any) -> None: ...
 
 
 class RulesSpider(CrawlSpider):
     name = "rules"
-    errors = 0
-    rules = (
-        Rule(
-            LinkExtractor(), callback="parse_page", follow=True, process_request="keep"
-        ),
-    )
+    rules = (Rule(LinkExtractor(), callback="parse_page", follow=True),)
 
     async def start(self) -> AsyncIterator[Any]:
         yield scrapy.Request(f"{SITE}/article-0.html")
 
-    def parse_page(self, response: Any) -> None:
-        pass
-
-    def keep(self, request: scrapy.Request, response: Any) -> scrapy.Request | None:
-        return None if self.throws_away and is_forbidden(request) else request
+    def parse_page(self, response: Any) -> None: ...
 
 
 def crawl(who: str, case: Case, pages: int, pipe: Connection) -> None:
     """Crawl in this process. Sends a :class:`Crawl`."""
-    FromMemory.case, FromMemory.pages = case, pages
-    is_ours = who in (OURS, LONG)
+    FromMemory.forbidden, FromMemory.pages = case.forbidden, pages
     if who == LONG:
         from scrapy_rep.holding.early import EarlyDrops
 
         EarlyDrops.begin = lambda self, scheduler: None  # type: ignore[method-assign]
+    settings = settings_of(
+        {LONG: OURS, LIMIT: NONE}.get(who, who),
+        DOWNLOAD_HANDLERS={"http": FromMemory},
+        EXTENSIONS={Watch: 100},
+        LOG_LEVEL=case.log_level,
+    )
+    if who == LIMIT:
+        settings["SCHEDULER"] = Throwing
     with tempfile.TemporaryDirectory() as folder:
-        settings = {
-            "USER_AGENT": "BenchmarkBot/1.0",
-            "ROBOTSTXT_OBEY": who not in (LIMIT, SPIDER),
-            "ADDONS": {"scrapy_rep.Addon": 300} if is_ours else {},
-            "DOWNLOAD_HANDLERS": {"http": FromMemory},
-            "EXTENSIONS": {Watch: 100},
-            "LOG_ENABLED": False,
-            "LOG_LEVEL": case.log_level,
-            "TELNETCONSOLE_ENABLED": False,
-            **({"SCHEDULER": Throwing} if who == LIMIT else {}),
-            "JOBDIR": folder if case.jobdir else None,
-        }
+        settings["JOBDIR"] = folder if case.jobdir else None
         process = CrawlerProcess(settings)
-        process.crawl(
-            RulesSpider if case.spider == "CrawlSpider" else PlainSpider,
-            pipe=pipe,
-            errbacks=case.spider == "errbacks",
-            throws_away=who == SPIDER,
-        )
+        spider = RulesSpider if case.spider == "CrawlSpider" else PlainSpider
+        process.crawl(spider, pipe=pipe, errbacks=case.spider == "errbacks")
         process.start()
 
 
 def measure(case: Case, pages: int, rounds: int) -> dict[str, list[Crawl]]:
     results: dict[str, list[Crawl]] = {who: [] for who in CRAWLS}
-    order = list(CRAWLS)
     for _ in range(rounds):
+        order = random.sample(CRAWLS, len(CRAWLS))  # no side always runs first
         done = take_turns(crawl, [(who, case, pages) for who in order])
         for who, turns in zip(order, done, strict=True):
-            results[who].append(turns.sent)
-        random.shuffle(order)  # no side always runs first
+            results[who].append(turns)
     return results
 
 
-def report(name: str, case: Case, results: dict[str, list[Crawl]]) -> str:
-    cpu = {who: [one.cpu for one in some] for who, some in results.items()}
-    lines = [name]
-    for who in CRAWLS:
-        some = results[who]
-        ratios = sorted(
-            one / other for one, other in zip(cpu[who], cpu[BUILT_IN], strict=True)
-        )
-        goal = (
-            f" (goal {case.goals[who]:g})" if who in case.goals and who != LIMIT else ""
-        )
-        queued, forbidden, errbacks = (
-            some[0].queued,
-            some[0].forbidden,
-            some[0].errbacks,
-        )
-        lines.append(
-            f"  {who:10}  {statistics.median(cpu[who]):6.2f} s"
-            f"  {median_ratio(cpu[who], cpu[BUILT_IN]):.2f}"
-            f" ({ratios[0]:.2f} to {ratios[-1]:.2f}){goal}"
-            f"  queued {queued:,}, forbidden {forbidden:,}, errbacks {errbacks:,}"
-            f"  {statistics.median(one.memory for one in some):.0f} MB"
-            f"  block {statistics.median(one.block for one in some) * 1000:.0f} ms"
-        )
-    goal = f" (goal {case.goals[LIMIT]:g})" if LIMIT in case.goals else ""
-    lines.append(
-        f"  {OURS} to the limit: {median_ratio(cpu[OURS], cpu[LIMIT]):.2f}{goal}"
-    )
-    return "\n".join(lines)
+def show(
+    report: Report, name: str, case: Case, results: dict[str, list[Crawl]]
+) -> None:
+    cpu = {who: [one.cpu for one in crawls] for who, crawls in results.items()}
+    report.row(name, "CPU, s", "to Scrapy's", "queued", "memory, MB", "block, ms")
+    for who, crawls in results.items():
+        seconds = statistics.median(cpu[who])
+        ratio = median_ratio(cpu[who], cpu[BUILT_IN])
+        memory = max(one.memory for one in crawls) / 1e6
+        block = max(one.block for one in crawls) * 1000
+        report.row(who, seconds, ratio, crawls[0].queued, memory, block)
+    report.show()
+    for what, most, who, other in (
+        (name, case.most, OURS, BUILT_IN),
+        (f"{name}, the long road", case.most_long, LONG, BUILT_IN),
+        (f"{name}, to the limit", case.most_to_limit, OURS, LIMIT),
+    ):
+        if most is not None:
+            report.at_most(what, median_ratio(cpu[who], cpu[other]), most)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--rounds", metavar="N", type=int, choices=range(1, 100), default=5
-    )
-    parser.add_argument("--pages", metavar="N", type=int, default=500)
-    parser.add_argument(
-        "--cases", metavar="NAME", nargs="+", choices=CASES, default=list(CASES)
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="small: only to see it work"
-    )
-    options = parser.parse_args()
-    if options.quick:
-        options.rounds, options.pages = 1, 30
-    print(
-        f"{options.pages:,} pages of one site, Scrapy {scrapy.__version__}", flush=True
-    )
-    for name in options.cases:
-        results = measure(CASES[name], options.pages, options.rounds)
-        print(report(name, CASES[name], results), flush=True)
+    report = Report(__doc__)
+    report.option("rounds", 5, 1)
+    report.option("pages", 500, 30)
+    report.option("cases", list(CASES), nargs="+", choices=CASES)
+    chosen = report.begin()
+    for name in chosen.cases:
+        case = CASES[name]
+        show(report, name, case, measure(case, chosen.pages, chosen.rounds))
+    report.end()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

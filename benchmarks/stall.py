@@ -1,192 +1,163 @@
-"""What sites whose robots.txt is silent do to a crawl, and what a held request costs.
+"""What sites whose robots.txt is silent do to a crawl.
 
     python benchmarks/stall.py [--quick] [--rounds N]
 
-A silent robots.txt is one whose server takes the connection and never answers. Some of 40 local
-sites have such a one; the pages of the others are waited for, with Scrapy's own robots.txt
-middleware and with this package's, and with either of Scrapy's priority queues. Then requests of
-silent sites are held, with and without JOBDIR, and the growth of the process is measured.
+A silent robots.txt is one whose server takes the connection and never answers. Some of 40 sites have such
+a one; the pages of the others are waited for, with Scrapy's own robots.txt middleware and with this
+package's, and with either of Scrapy's priority queues. A crawl is broken off after a while: then not all
+pages have come. RETRY_ENABLED is False, else Scrapy's own would ask for each robots.txt three times.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import sys
-import tempfile
-from importlib.metadata import version
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from itertools import pairwise
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-from crawls import (
-    BUILT_IN,
-    CONCURRENCY,
-    ORIGINS,
-    OURS,
-    PAGE_SECONDS,
-    Scale,
-    crawl,
-    hold,
-    run,
-)
+import scrapy
+from processes import child, result_of
+from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import CloseSpider
+from sites import ROBOTS, Answer, serve, url_of
+from tables import BUILT_IN, OURS, Report, settings_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from crawls import Crawl
-
-SILENT = (0, 1, 8, 16)
+SITES = 40
+SILENT = {0: 1.0, 1: 1.15, 8: 1.15, 16: 1.3}
+"""So many sites are silent, and so long may a page take at most, to that without."""
 QUEUES = ("ScrapyPriorityQueue", "DownloaderAwarePriorityQueue")
-FULL = Scale(pages=100, timeout=30.0, cap=120.0, held=100_000, batch=2_000)
-QUICK = Scale(pages=20, timeout=3.0, cap=12.0, held=5_000, batch=500)
-
-# The goals: time per page, to that without silent sites; seconds without a page; bytes of a held
-# request, without JOBDIR and with it.
-MOST_RATIO = {8: 1.15, 16: 1.3}
+PAGE_SECONDS = 0.02
+CONCURRENCY = 16
 MOST_GAP = 1.0
-MOST_BYTES = {False: 2048, True: 512}
+"""Seconds without a page."""
 
-HEADING = """\
-Scrapy {scrapy}, Python {python}, {cpus} CPUs, load {load}
-{origins} sites of {pages} pages, {page_ms:g} ms a page, CONCURRENT_REQUESTS = {concurrency};
-a robots.txt fetch of either middleware times out after {timeout:g} s. RETRY_ENABLED = False:
-else the built-in one would make it three times.
-Medians of {rounds} round(s) and the longest gap of all; the built-in middleware with silent
-sites: of one round, it stalls as long as the timeout is.
 
-pages      how many had arrived when the last one of the healthy sites did
-last page  when that was ("> {cap:g} s": it had not come by then)
-to none    the time per page, to that of the same middleware without silent sites
-"""
-ROW = "  {:12}{:>6}{:>8}{:>12}{:>12}{:>9}{:>14}"
+class Scale(NamedTuple):
+    """How much is measured."""
+
+    pages: int
+    """Of each site."""
+    timeout: float
+    """Of a robots.txt fetch, in seconds."""
+    cap: float
+    """Seconds after which a crawl is broken off."""
+
+
+FULL = Scale(pages=100, timeout=30.0, cap=120.0)
+QUICK = Scale(pages=20, timeout=3.0, cap=12.0)
+
+
+class Crawl(NamedTuple):
+    """How many pages had come when the last of the healthy sites' did, or when the crawl was broken off;
+    and when that was, and the longest time without a page (seconds)."""
+
+    pages: int
+    seconds: float
+    gap: float
+
+
+def answers(silent: int, number: int, path: str, site: str) -> Answer | None:
+    if path != "/robots.txt":
+        return Answer(seconds=PAGE_SECONDS)
+    return None if number < silent else Answer(ROBOTS, "text/plain")
+
+
+class PagesSpider(scrapy.Spider):
+    """Asks for all pages of all sites, and is done when it has those of the healthy ones."""
+
+    name = "pages"
+
+    async def start(self) -> AsyncIterator[Any]:
+        urls = [
+            f"{url_of(number, self.port)}/page/{page}"
+            for number in range(SITES)
+            for page in range(self.scale.pages)
+        ]
+        random.Random(1).shuffle(urls)
+        self.healthy = tuple(
+            f"{url_of(number, self.port)}/" for number in range(self.silent, SITES)
+        )
+        self.wanted = self.scale.pages * len(self.healthy)
+        self.times = [time.perf_counter()]
+        asyncio.get_running_loop().call_later(self.scale.cap, self.tell)
+        for url in urls:
+            yield scrapy.Request(url)
+
+    def parse(self, response: Any) -> None:
+        self.times.append(time.perf_counter())
+        self.wanted -= response.url.startswith(self.healthy)
+        if not self.wanted:
+            self.tell()
+            raise CloseSpider
+
+    def tell(self) -> None:
+        pages = len(self.times) - 1
+        if self.wanted:
+            self.times.append(time.perf_counter())
+        gap = max(later - earlier for earlier, later in pairwise(self.times))
+        self.pipe.send(Crawl(pages, self.times[-1] - self.times[0], gap))
+
+
+def crawl(
+    port: int, silent: int, scale: Scale, settings: dict[str, Any], pipe: Connection
+) -> None:
+    """Crawl in this process. Sends a :class:`Crawl`."""
+    process = CrawlerProcess(settings)
+    process.crawl(PagesSpider, port=port, silent=silent, scale=scale, pipe=pipe)
+    process.start()
+
+
+def run(silent: int, scale: Scale, who: str, **more: Any) -> Any:
+    settings = settings_of(
+        who,
+        CONCURRENT_REQUESTS=CONCURRENCY,
+        # The same for both: Scrapy's own fetch has that of pages.
+        DOWNLOAD_TIMEOUT=scale.timeout,
+        REP_DOWNLOAD_TIMEOUT=scale.timeout,
+        RETRY_ENABLED=False,
+        **more,
+    )
+    with child(serve, partial(answers, silent)) as sites:
+        port, _ = sites.recv()
+        return result_of(crawl, port, silent, scale, settings)
+
+
+def compare(report: Report, queue: str, scale: Scale, rounds: int) -> None:
+    """Crawl with one of the priority queues and print a table."""
+    report.row(queue, "silent", "pages", "last page, s", "to none", "longest gap, s")
+    for who in (BUILT_IN, OURS):
+        alone = 0.0
+        for silent, most in SILENT.items():
+            report.say(f"{queue}, {who}, {silent} silent sites")
+            # Scrapy's own stalls as long as the timeout is: once tells it.
+            times = 1 if who == BUILT_IN and silent else rounds
+            more = {"SCHEDULER_PRIORITY_QUEUE": f"scrapy.pqueues.{queue}"}
+            crawls = [run(silent, scale, who, **more) for _ in range(times)]
+            pages = median(one.pages for one in crawls)
+            per_page = median(one.seconds / max(one.pages, 1) for one in crawls)
+            alone = alone or per_page
+            seconds = median(one.seconds for one in crawls)
+            gap = max(one.gap for one in crawls)
+            report.row(who, silent, pages, seconds, per_page / alone, gap)
+            if who == OURS:
+                what = f"{queue}, {silent} silent"
+                report.at_most(f"{what}, time per page", per_page / alone, most)
+                report.at_most(f"{what}, seconds without a page", gap, MOST_GAP)
+    report.show()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="small: only to see it work"
-    )
-    parser.add_argument(
-        "--rounds", metavar="N", type=int, choices=range(1, 100), default=3
-    )
-    options = parser.parse_args()
-    scale = QUICK if options.quick else FULL
-    print(
-        HEADING.format(
-            scrapy=version("scrapy"),
-            python=platform.python_version(),
-            cpus=os.cpu_count(),
-            load=f"{os.getloadavg()[0]:.1f}"
-            if hasattr(os, "getloadavg")
-            else "unknown",
-            origins=ORIGINS,
-            pages=scale.pages,
-            page_ms=PAGE_SECONDS * 1000,
-            concurrency=CONCURRENCY,
-            timeout=scale.timeout,
-            cap=scale.cap,
-            rounds=options.rounds,
-        )
-    )
-    goals = [goal for queue in QUEUES for goal in compare(queue, scale, options.rounds)]
-    goals += remember(scale, options.rounds)
-    print("\nGoals")
-    print(
-        "  told by the full run: this one was small"
-        if options.quick
-        else "\n".join(goals)
-    )
-
-
-def compare(queue: str, scale: Scale, rounds: int) -> list[str]:
-    """Crawl with one of the priority queues and print a table. Returns what came of the goals."""
-    found: dict[tuple[str, int], list[Crawl]] = {}
-    for number, silent, middleware in plan(rounds):
-        say(f"{queue}, {middleware}, {silent} silent sites, round {number + 1}")
-        one = run(crawl, silent, scale, middleware, queue)
-        found.setdefault((middleware, silent), []).append(one)
-    print(queue)
-    print(
-        ROW.format(
-            "", "silent", "pages", "last page", "per page", "to none", "longest gap"
-        )
-    )
-    goals = []
-    for middleware in (BUILT_IN, OURS):
-        for silent in SILENT:
-            some = found[middleware, silent]
-            complete = all(one.complete for one in some)
-            ratio = per_page(some) / per_page(found[middleware, 0])
-            print(
-                ROW.format(
-                    middleware,
-                    silent,
-                    f"{median(one.pages for one in some):g}",
-                    f"{'' if complete else '> '}{median(one.seconds for one in some):.1f} s",
-                    f"{per_page(some) * 1000:.2f} ms",
-                    f"{ratio:.2f}",
-                    f"{longest_gap(some):.2f} s",
-                )
-            )
-            if middleware == OURS and silent in MOST_RATIO:
-                most = MOST_RATIO[silent]
-                what = f"{queue}, {silent} silent, time per page to none"
-                goals.append(
-                    verdict(complete and ratio <= most, what, f"{ratio:.2f}", f"{most}")
-                )
-    print()
-    gap = max(longest_gap(found[OURS, silent]) for silent in SILENT)
-    what = f"{queue}, longest gap"
-    return [*goals, verdict(gap <= MOST_GAP, what, f"{gap:.2f} s", f"{MOST_GAP:g} s")]
-
-
-def plan(rounds: int) -> Iterator[tuple[int, int, str]]:
-    """In turns: what else the machine does meanwhile shall not be one middleware's fault."""
-    for number in range(rounds):
-        for silent in SILENT:
-            for middleware in (BUILT_IN, OURS):
-                if number == 0 or silent == 0 or middleware == OURS:
-                    yield number, silent, middleware
-
-
-def per_page(some: list[Crawl]) -> float:
-    return median(one.seconds / max(one.pages, 1) for one in some)
-
-
-def longest_gap(some: list[Crawl]) -> float:
-    return max(one.gap for one in some)
-
-
-def remember(scale: Scale, rounds: int) -> list[str]:
-    """Hold requests and print what each takes. Returns what came of the goals."""
-    print(f"Memory of each of {scale.held:,} held requests")
-    if os.name == "nt":
-        print("  can't be measured with Windows and the standard library")
-        return []
-    goals = []
-    for on_disk, most in MOST_BYTES.items():
-        where = f"{'with' if on_disk else 'without'} JOBDIR"
-        some = []
-        for number in range(rounds):
-            say(f"{scale.held:,} held requests {where}, round {number + 1}")
-            with tempfile.TemporaryDirectory() as folder:
-                some.append(run(hold, max(SILENT), scale, folder if on_disk else None))
-        size = median(some)
-        print(f"  {where:16}{size:6,.0f} bytes")
-        what = f"memory of a held request {where}"
-        goals.append(
-            verdict(size <= most, what, f"{size:,.0f} bytes", f"{most:,} bytes")
-        )
-    return goals
-
-
-def verdict(met: bool, what: str, found: str, most: str) -> str:
-    return f"  {'met' if met else 'MISSED':8}{what}: {found} (at most {most})"
-
-
-def say(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
+    report = Report(__doc__)
+    report.option("rounds", 3, 1)
+    chosen = report.begin()
+    for queue in QUEUES:
+        compare(report, queue, QUICK if chosen.quick else FULL, chosen.rounds)
+    report.end()
 
 
 if __name__ == "__main__":

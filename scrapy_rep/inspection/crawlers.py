@@ -1,7 +1,7 @@
 """Crawlers that their operators document: what ``scrapy robots --agents-known`` asks about.
 
 To add one, name the operator's own page; without such a page, a crawler is not listed. Then change
-:data:`AS_OF`, and the table in docs/command.md.
+:data:`AS_OF`, and the list in docs/check.md (docs/command.md names chains).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What is on record of a crawl: lines of JSON about decisions, answers, changes and sitemaps
-(docs/observing.md explains the fields); and rows that count, in bounded memory."""
+"""Lines of the record: JSON about decisions, answers, changes and sitemaps
+(docs/observing.md explains the fields); and rows that count such lines in bounded
+memory, for the log's summary and the report."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scrapy import Request
 from scrapy.utils.asyncio import run_in_thread
@@ -37,26 +38,30 @@ logger = get_logger(__name__)
 _MS = "milliseconds"
 
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
-"""How the reason begins for which a request passes though its robots.txt is unreachable."""
+"""How the reason begins for which a request passes though its robots.txt is
+unreachable."""
 
 OVERRULED = "RepMiddleware.overrules()"
 """The reason for which a request passes though rules forbid it."""
 
+# The fields of every line, in this order; docs/observing.md explains them.
 _FIELDS = (
-    *(
-        "time",
-        "url",
-        "agent",
-        "origin",
-        "verdict",
-        "rule",
-        "line",
-        "group",
-        "sha256",
-        "fetched",
-    ),
-    *("status", "reason", "dry_run"),
+    "time",
+    "url",
+    "agent",
+    "origin",
+    "verdict",
+    "rule",
+    "line",
+    "group",
+    "sha256",
+    "fetched",
+    "status",
+    "reason",
+    "dry_run",
 )
+# Why something other than a current robots.txt decides, by the status of the origin
+# (origins/status.py).
 _REASONS: dict[type[Status], str] = {
     Stale: "an older copy is applied",
     Unrestricted: "unreachable for longer than REP_UNREACHABLE_LIMIT",
@@ -67,30 +72,49 @@ def fields_of(
     at: float,
     state: OriginState | None,
     decision: Decision | None,
-    more: dict[str, Any],
+    given: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return all fields of a line, in order. *at*: seconds since the epoch."""
-    fields = {**dict.fromkeys(_FIELDS), "time": iso(at, _MS), "dry_run": False}
+    """Return all fields of a line, in order.
+
+    *at*: seconds since the epoch. *state*: what is known of the origin, and *decision*:
+    the rule that decided; None if the line isn't about them. *given* has further
+    fields; they go before those made of these two, but a *reason* that is empty
+    doesn't.
+    """
+    fields: dict[str, Any] = dict.fromkeys(_FIELDS)
+    fields["time"] = iso(at, _MS)
+    fields["dry_run"] = False
     if decision is not None:
-        rule, fields["group"] = decision.rule, decision.agent
+        fields["group"] = decision.agent
+        rule = decision.rule
         if rule is not None:
-            fields |= {"rule": str(rule), "line": rule.line}
+            fields["rule"] = str(rule)
+            fields["line"] = rule.line
     if state is not None:
-        if (entry := state.entry).fetched_at is not None:
-            fetched = iso(entry.fetched_at, _MS)
-            fields |= {
-                "sha256": entry.sha256,
-                "fetched": fetched,
-                "status": entry.status,
-            }
-        # Why something other than a current robots.txt decides.
-        status = state.status.counts_as
-        why = _REASONS.get(type(status))
-        if status.setting and isinstance(status, Unrestricted):
-            why = "unreachable"
-        parts = status.setting, why, entry.error if why else ""
-        fields["reason"] = "; ".join(filter(None, parts)) or None
-    return {**fields, **more, "reason": more.get("reason") or fields["reason"]}
+        entry = state.entry
+        if entry.fetched_at is not None:
+            fields["sha256"] = entry.sha256
+            fields["fetched"] = iso(entry.fetched_at, _MS)
+            fields["status"] = entry.status
+        fields["reason"] = _reason_of(state)
+    reason = given.get("reason") or fields["reason"]
+    fields |= given
+    fields["reason"] = reason
+    return fields
+
+
+def _reason_of(state: OriginState) -> str | None:
+    """Return why something other than a current robots.txt decides about an origin's
+    requests; None if that isn't so."""
+    status = state.status.counts_as
+    why = _REASONS.get(type(status))
+    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't the limit
+    # that does.
+    if status.setting and isinstance(status, Unrestricted):
+        why = "unreachable"
+    failure = state.entry.error if why else ""
+    parts = (status.setting, why, failure)
+    return "; ".join(filter(None, parts)) or None
 
 
 OUTCOMES = (
@@ -118,53 +142,54 @@ ANSWERS = {
     "unreachable": "unreachable",
     "none": "without an answer",
 }
-"""How the summary and the report count origins: what each outcome amounts to, in words. The record
-calls "denied" and "closed" missing, too: see :func:`detailed`."""
+"""How the summary and the report count origins: what each outcome amounts to, in words.
+The record calls "denied" and "closed" missing, too: see :func:`detailed`."""
 
 # Statuses that say that there is no file. A 5xx page that says so counts as 404.
 _GONE = frozenset({404, 410})
 
 
 def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
-    """Return the key in :data:`ANSWERS` of an answer on record. A site that answers 403 has not said
-    that its robots.txt is missing. *forbids*: a setting makes the answer forbid everything."""
+    """Return the key in :data:`ANSWERS` of an answer on record, given its *outcome*
+    there and its HTTP *status*. *forbids*: a setting makes the answer forbid
+    everything."""
     if forbids:
         return "closed"
-    if outcome != "missing":
+    if outcome != "missing" or status is None or status in _GONE:
         return outcome
-    denied = status is not None and 400 <= status < 500 and status not in _GONE
-    return "denied" if denied else outcome
+    # A site that answers 403 has not said that its robots.txt is missing.
+    return "denied" if 400 <= status < 500 else outcome
 
 
-# Bytes of a body that are searched.
-_SEARCHED = 20_000
+# Bytes at the start of a body that are searched for signs of HTML, bot walls and rules:
+# searching all 500 KB would hold the event loop.
+_SEARCHED_BYTES = 20_000
 # A line that says something, not only a comment.
-_SAYS = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# In pages of bot walls: Cloudflare, Imperva, DataDome, PerimeterX, AWS, Akamai, and captchas of all kinds.
+_SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
+# What pages of bot walls have in them, in lower case: those of Cloudflare, Imperva,
+# DataDome, PerimeterX, AWS and Akamai, and captchas of all kinds.
 _WALL_WORDS = (
-    *(
-        b"challenge-platform",
-        b"cf-chl",
-        b"just a moment",
-        b"_incapsula_",
-        b"datadome",
-        b"captcha",
-    ),
-    *(
-        b"perimeterx",
-        b"awswaf",
-        b"aws-waf",
-        b"bot manager",
-        b"are you human",
-        b"are you a human",
-    ),
-    *(b"are you a robot", b"verify you are"),
+    b"challenge-platform",
+    b"cf-chl",
+    b"just a moment",
+    b"_incapsula_",
+    b"datadome",
+    b"captcha",
+    b"perimeterx",
+    b"awswaf",
+    b"aws-waf",
+    b"bot manager",
+    b"are you human",
+    b"are you a human",
+    b"are you a robot",
+    b"verify you are",
 )
-_SHORT = 40
 _BOT_WALL = "bot wall"
-# What a reason has in it if a bot wall is why an origin is unreachable.
-_OF_WALLS = (*WALL_SIGNS, "REP_CHALLENGE")
-_KINDS = {
+# What the reason of a failure has in it if a bot wall answered for an unreachable
+# origin.
+_SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
+# Kinds of failures, by the class of the exception, with which a reason begins.
+_KINDS_OF_FAILURES = {
     "CannotResolveHostError": "unknown host",
     "UnsupportedURLSchemeError": "unknown host",
     "DownloadTimeoutError": "timeout",
@@ -175,48 +200,63 @@ _KINDS = {
     "ResponseDataLossError": "invalid answer",
     "InvalidStatus": "invalid answer",
 }
+# Characters of a kind of failure that has no name above.
+_KIND_LENGTH = 40
 
 
 def answer_fields(
-    state: OriginState, flight: Flight, delay: float, now: float
+    state: OriginState,
+    flight: Flight,
+    delay: float,
+    now: float,
 ) -> dict[str, Any]:
-    """Return the fields of the line about an answer. *delay*: seconds between requests, as far as
-    ``REP_CRAWL_DELAY`` grants it."""
-    entry, answer = state.entry, flight.answer
+    """Return the fields of the line about the answer to *flight*: a fetched robots.txt,
+    a failure, or an entry from the storage. *delay*: seconds between requests, as far
+    as ``REP_CRAWL_DELAY`` grants it."""
+    entry = state.entry
+    answer = flight.answer
     outcome, body = outcome_of_answer(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
-    about = {
+    details: dict[str, Any] = {
         "outcome": outcome,
         "stored": answer is None,
         "asked": iso(flight.asked_at, _MS),
         "fetches": flight.fetches,
-        "hops": answer.hops if answer is not None else entry.hops,
-        "bytes": len(cut(body)) if body is not None else None,
-        "kind": kind_of(entry.error) if failed else None,
+        "hops": entry.hops if answer is None else answer.hops,
+        "bytes": None if body is None else len(cut(body)),
+        "kind": None,
         "attempts": entry.attempts,
-        "next": max(0.0, round(entry.next_attempt_at - now, 3)) if failed else None,
-        "fresh_until": None if failed else iso(entry.fresh_until, _MS),
+        "next": None,
+        "fresh_until": None,
         "crawl_delay": delay or None,
-        "sitemaps": len(robots.sitemaps) if robots is not None else 0,
+        "sitemaps": 0 if robots is None else len(robots.sitemaps),
         "forbids": state.forbids_all,
     }
     if failed:
+        details["kind"] = kind_of(entry.error)
+        seconds_left = entry.next_attempt_at - now
+        details["next"] = max(0.0, round(seconds_left, 3))
+        fetched_at: float | None = entry.updated_at  # when it was last tried
         reason = entry.error
     else:
-        notes = [answer.note if answer is not None else "", entry.note]
-        reason = "; ".join(filter(None, notes)) or state.status.setting
+        details["fresh_until"] = iso(entry.fresh_until, _MS)
+        fetched_at = entry.fetched_at
+        answers_note = "" if answer is None else answer.note
+        notes = "; ".join(filter(None, (answers_note, entry.note)))
+        reason = notes or state.status.setting
     return {
-        "status": answer.status if answer is not None else entry.status,
-        "sha256": entry.sha256 if body is not None else None,
-        "fetched": iso(entry.updated_at if failed else entry.fetched_at, _MS),
+        "status": entry.status if answer is None else answer.status,
+        "sha256": None if body is None else entry.sha256,
+        "fetched": iso(fetched_at, _MS),
         "reason": reason or None,
-        "answer": about,
+        "answer": details,
     }
 
 
 def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
-    """Return one of :data:`OUTCOMES`, and the file, if there is one."""
+    """Return one of :data:`OUTCOMES`, and the file, if there is one. *answer*: what was
+    fetched; None if *entry* comes from the storage."""
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
@@ -230,11 +270,13 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
         body = b""
     if entry.wall:
         return "challenge", body
-    start = body[:_SEARCHED]
+    start = body[:_SEARCHED_BYTES]
     if is_html(start):
-        is_walls = _has_wall_words(start) and is_challenge(entry.status, body)
-        return ("challenge" if is_walls else "html"), body
-    return "rules" if len(body) > _SEARCHED or _SAYS.search(body) else "empty", body
+        if _has_wall_words(start) and is_challenge(entry.status, body):
+            return "challenge", body
+        return "html", body
+    is_large = len(body) > _SEARCHED_BYTES
+    return "rules" if is_large or _SAYS_SOMETHING.search(body) else "empty", body
 
 
 def _has_wall_words(page: bytes) -> bool:
@@ -243,71 +285,98 @@ def _has_wall_words(page: bytes) -> bool:
 
 
 def is_of_wall(outcome: str, entry: Entry) -> bool:
-    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`, of that answer."""
+    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`,
+    of that answer."""
     if outcome == "unreachable":
         return kind_of(entry.error) == _BOT_WALL
     return outcome == "challenge"
 
 
 def kind_of(reason: str | None) -> str:
-    """Return why a robots.txt is unreachable, in a word or two."""
+    """Return why a robots.txt is unreachable, in a word or two. *reason*:
+    ``Entry.error``, which is ``HTTP 503`` and more words, or the class of an exception,
+    a colon and its message."""
     reason = reason or "other"
     name = reason.partition(":")[0]
     if name.startswith("HTTP "):
-        if any(words in reason for words in _OF_WALLS):
+        if any(sign in reason for sign in _SIGNS_OF_A_WALL):
             return _BOT_WALL
         return name[: len("HTTP 503")]
-    if name in _KINDS:
-        return _KINDS[name]
+    if name in _KINDS_OF_FAILURES:
+        return _KINDS_OF_FAILURES[name]
     if "SSL" in reason:
         return "TLS"
-    return "connection lost" if "onnection" in reason else name[:_SHORT]
+    if "onnection" in reason:  # Connection, connection
+        return "connection lost"
+    return name[:_KIND_LENGTH]
 
 
-# Refused URLs that are remembered; of one origin, how many are compared.
-_REFUSED, _URLS = 1000, 20
-# Lines of a change that are kept, and characters of each.
-MAX_LINES, _LENGTH = 50, 300
+# Refused URLs that are remembered, the latest of all origins: when a robots.txt
+# changes, its new rules are tried on some of them.
+_REMEMBERED_URLS = 1000
+# Refused URLs of one origin that are tried, and verdicts that a line about a change
+# has.
+_COMPARED_URLS = 20
+MAX_CHANGED_LINES = 50
+"""Lines added, and lines removed, that a line about a change has."""
+# Characters of each of them.
+_CHANGED_LINE_LENGTH = 300
 
 
 class ChangeWatch:
+    """Finds out what a new robots.txt changes: its lines, and verdicts on URLs that
+    matter to the crawl."""
+
     def __init__(self, context: CrawlContext, agents: Agents) -> None:
         self._context = context
         self._agents = agents
-        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REFUSED)
+        self._refused: deque[tuple[Origin, str]] = deque(maxlen=_REMEMBERED_URLS)
         self._log = Limiter(logger, "robots.txt files that have changed")
 
-    def forbidden(self, origin: Origin, url: str) -> None:
+    def remember_refusal(self, origin: Origin, url: str) -> None:
         """Remember a URL that is refused: a change may allow it."""
         self._refused.append((origin, url))
 
-    async def look(
+    async def find_change(
         self,
         state: OriginState,
         before: Entry,
         request: Request,
         waiting: Callable[[Origin], Iterable[str]],
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*, and log it; None if nothing has. *request* was
-        the first to ask. *waiting* returns URLs that wait for an origin's answer, some from disk."""
+        """Return what has changed since *before*, and log it; None if nothing has.
+
+        *request* was the first to ask for the new robots.txt; verdicts are those for
+        its agent. *waiting* returns URLs that wait for an origin's answer, some from
+        disk.
+        """
         now = state.entry
         if before.fetched_at is None or now.unreachable_since is not None:
             return None  # only answers that count are compared
         if (before.outcome, before.sha256) == (now.outcome, now.sha256):
             return None
         try:
-            bodies = before.body, now.body
+            old_body = before.body
+            new_body = now.body
         except UnreadableEntry:  # a damaged file of another process
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
-        urls = list(dict.fromkeys([*refused[-_URLS:], *waiting(state.origin)]))
-        chain = self._agents.chain_of(request)
-        obey_global = self._context.settings.obey_global_group
-        change = await run_in_thread(compare, *bodies, urls, chain, obey_global)
+        urls = refused[-_COMPARED_URLS:]
+        urls += waiting(state.origin)
+        change = await run_in_thread(
+            compare,
+            old_body,
+            new_body,
+            list(dict.fromkeys(urls)),  # each URL once
+            self._agents.chain_of(request),
+            self._context.settings.obey_global_group,
+        )
         self._log_change(state.origin, change)
         return {"old_sha256": before.sha256, **change}
 
     def _log_change(self, origin: Origin, change: dict[str, Any]) -> None:
+        """Log a change, as :func:`compare` returned it, with the first verdict that
+        turns."""
         self._context.stats.inc_value("rep/changed")
         message = (
             "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
@@ -321,173 +390,262 @@ class ChangeWatch:
 
 
 def compare(
-    old: bytes, new: bytes, urls: list[str], chain: tuple[str, ...], obey_global: bool
+    old: bytes,
+    new: bytes,
+    urls: list[str],
+    chain: tuple[str, ...],
+    obey_global: bool,
 ) -> dict[str, Any]:
-    """Return what differs between two robots.txt files: lines, and verdicts on *urls*."""
+    """Return what differs between two robots.txt files: lines, see
+    :func:`changed_lines`; and *turned*, the verdicts on *urls* that differ for the
+    agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
+    old_robots = RobotsTxt.parse(old)
+    new_robots = RobotsTxt.parse(new)
     turned = []
-    files = RobotsTxt.parse(old), RobotsTxt.parse(new)
     for url in urls:
-        found = [
-            one.decide(comparable(url), chain, obey_global=obey_global) for one in files
-        ]
-        was, now = ("allowed" if one.allowed else "disallowed" for one in found)
+        address = comparable(url)
+        was = _verdict(old_robots.decide(address, chain, obey_global=obey_global))
+        now = _verdict(new_robots.decide(address, chain, obey_global=obey_global))
         if was != now:
             turned.append({"url": url, "was": was, "now": now})
     return {
         **changed_lines(old, new),
-        "turned": turned[:_URLS],
+        "turned": turned[:_COMPARED_URLS],
         "turned_count": len(turned),
     }
 
 
+def _verdict(decision: Decision) -> str:
+    return "allowed" if decision.allowed else "disallowed"
+
+
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
-    """Return the lines that only one of two files has, in the order in which they first appear."""
-    before, after = _lines(old), _lines(new)
-    added, removed = (list(one.elements()) for one in (after - before, before - after))
+    """Return the lines that only one of two files has, in the order in which they first
+    appear."""
+    before = _lines(old)
+    after = _lines(new)
+    added = list((after - before).elements())
+    removed = list((before - after).elements())
     return {
-        "added": [one[:_LENGTH] for one in added[:MAX_LINES]],
-        "removed": [one[:_LENGTH] for one in removed[:MAX_LINES]],
+        "added": [line[:_CHANGED_LINE_LENGTH] for line in added[:MAX_CHANGED_LINES]],
+        "removed": [
+            line[:_CHANGED_LINE_LENGTH] for line in removed[:MAX_CHANGED_LINES]
+        ],
         "lines_added": len(added),
         "lines_removed": len(removed),
     }
 
 
 def _lines(body: bytes) -> Counter[str]:
-    text = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode(errors="replace")
-    return Counter(filter(None, map(str.strip, text.split("\n"))))
+    """Return how often each line is in a file, without spaces around it."""
+    body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    text = body.decode(errors="replace")
+    lines = map(str.strip, text.split("\n"))
+    return Counter(filter(None, lines))
 
 
 _DIGITS = re.compile(r"[0-9]+")
-# Digits of a number in a name that is sorted.
-_WIDTH = 8
+# Numbers in names are filled up to so many digits, with zeros: then text sorts as
+# numbers do.
+_DIGITS_TO_SORT = 8
 
 
 def by_domain(origin: str) -> str:
-    """Return a key that sorts origins by their domains, then by the numbers in their names:
-    127.0.0.11 before 127.0.0.100, and b.example's hosts after all of a.example's. The report's
-    script sorts alike."""
+    """Return a key that sorts origins by their domains, then by the numbers in their
+    names.
+
+    127.0.0.11 comes before 127.0.0.100, and all of a.example's hosts before
+    b.example's. `page.js` in report/ sorts alike.
+    """
     scheme, _, place = origin.partition("://")
     host, _, port = place.rpartition(":")
     if not host or port.endswith("]"):  # there is no port
-        host, port = place, ""
+        host = place
+        port = ""
     labels = host.split(".")
-    if not labels[-1].isdigit():  # not an IPv4 address
+    # example.com before www; but an IPv4 address is sorted as it is.
+    if not labels[-1].isdigit():
         labels.reverse()
     text = "\0".join([*labels, port, scheme])
-    return _DIGITS.sub(lambda number: number[0].zfill(_WIDTH), text)
+    return _DIGITS.sub(_with_leading_zeros, text)
 
 
-# Rules that are counted.
-_RULES = 1_000
+def _with_leading_zeros(number: re.Match[str]) -> str:
+    return number[0].zfill(_DIGITS_TO_SORT)
+
+
+# Rules that are counted: those that refused nothing for longest are forgotten first.
+_KEPT_RULES = 1_000
 
 RowT = TypeVar("RowT")
 
 
+def _just_forget(_: object) -> None:
+    pass
+
+
 class Rows(OrderedDict[Any, RowT]):
-    """Rows by key. Beyond a limit, those to which nothing was added for longest are forgotten."""
+    """Rows by key. Beyond a limit, those to which nothing was added for longest are
+    forgotten."""
 
     def __init__(
         self,
-        limit: int,
-        most: int,
+        kept: int,
+        shown: int,
         order: Callable[[RowT], Any],
-        forget: Callable[[RowT], None] = lambda _: None,
+        on_forget: Callable[[RowT], None] = _just_forget,
     ) -> None:
-        """*most*: how many are shown, the first in an *order*. *forget* is called with each row that
-        is forgotten."""
+        """*kept*: how many rows are kept in memory; *shown*: how many of them are
+        shown, the first by the key *order*. *on_forget* is called with each row that is
+        forgotten."""
         super().__init__()
-        self._limit, self._most, self._order, self._forget = limit, most, order, forget
-        self.all = 0
-        """How many there were: one that was forgotten, and comes back, counts twice."""
+        self._kept = kept
+        self._shown = shown
+        self._order = order
+        self._on_forget = on_forget
+        self.ever_added = 0
+        """How many rows there ever were. One that was forgotten, and is added again,
+        counts twice."""
 
     @property
     def top(self) -> list[RowT]:
         """The rows that are shown."""
-        return sorted(self.values(), key=self._order)[: self._most]
+        rows = sorted(self.values(), key=self._order)
+        return rows[: self._shown]
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
         if key in self:
             self.move_to_end(key)
             return self[key]
-        if len(self) >= self._limit:
-            self._forget(self.popitem(last=False)[1])
-        self.all += 1
-        row = self[key] = make()
+        if len(self) >= self._kept:
+            # The first one: nothing was added to it for longest.
+            _, forgotten = self.popitem(last=False)
+            self._on_forget(forgotten)
+        self.ever_added += 1
+        row = make()
+        self[key] = row
         return row
 
     def add(self, row: RowT) -> None:
-        self.row(self.all, lambda: row)
+        """Add a row that has no key of its own."""
+        self.row(self.ever_added, lambda: row)
+
+
+class QuotedLine(NamedTuple):
+    """A line of a robots.txt, as the report quotes it."""
+
+    number: int
+    """Counted from 1."""
+    text: str
+    decided: bool
+    """Whether its rule refused a request."""
 
 
 @dataclass(slots=True)
 class RuleOrigin:
+    """An origin whose robots.txt has a certain rule."""
+
     origin: str
     line: int
+    """Where the rule stands; 0: a setting decided, not a rule."""
     robots_url: str = ""
-    """Empty if it isn't known: the usual one."""
+    """Where the robots.txt came from; empty if that isn't known: the usual place."""
     url: str = ""
-    """The first that was refused."""
+    """The first URL that was refused."""
     sha256: str = ""
+    """The hash of the robots.txt."""
     times: int = 0
-    excerpt: list[tuple[int, str, bool]] = field(default_factory=list)
-    """Lines around it: number, text, whether it decided."""
+    """How many requests to the origin the rule refused."""
+    excerpt: list[QuotedLine] = field(default_factory=list)
+    """Lines of the robots.txt around the one that decided."""
 
 
 @dataclass(slots=True)
 class RuleRow:
+    """A rule of a group, on whichever origins, that refused requests."""
+
     rule: str
     group: str
     times: int = 0
+    """How many requests it refused."""
     all_origins: int = 0
-    known: dict[str, RuleOrigin] = field(default_factory=dict)
-    """The first origins that have it."""
+    """On how many origins."""
+    first_origins: dict[str, RuleOrigin] = field(default_factory=dict)
+    """The first of these origins, by name."""
 
     @property
     def origins(self) -> list[RuleOrigin]:
-        """Those with most refusals first."""
-        return sorted(
-            self.known.values(), key=lambda row: (-row.times, by_domain(row.origin))
-        )
+        """The first origins, those with most refusals first."""
+        return sorted(self.first_origins.values(), key=_most_refusals_first)
+
+
+def _most_refusals_first(row: RuleOrigin) -> tuple[int, str]:
+    return -row.times, by_domain(row.origin)
+
+
+def _rule_order(row: RuleRow) -> tuple[int, str, str]:
+    return -row.times, row.rule, row.group
 
 
 class RuleRows(Rows[RuleRow]):
-    """Rules that refused requests, those that refused most first. A rule of many origins is one."""
+    """Rules that refused requests, those that refused most first. The same rule of many
+    origins is one row."""
 
-    def __init__(self, most: int, origins: int) -> None:
-        """*most*: how many rules are shown, and how many *origins* of each."""
-        super().__init__(_RULES, most, lambda row: (-row.times, row.rule, row.group))
-        self._origins = origins
-        self._seen = BoundedSet()
+    def __init__(self, shown: int, origins: int) -> None:
+        """*shown*: how many rules are shown. *origins*: how many origins of each are
+        kept in memory."""
+        super().__init__(kept=_KEPT_RULES, shown=shown, order=_rule_order)
+        self._kept_origins = origins
+        self._counted_origins = BoundedSet()
+        """Rule, group and origin, so that each origin of a rule counts once."""
 
     def refuse(
-        self, rule: str, group: str, origin: str, describe: Callable[[], RuleOrigin]
+        self,
+        rule: str,
+        group: str,
+        origin: str,
+        describe: Callable[[], RuleOrigin],
     ) -> None:
-        """Count a refusal. *describe* the *origin*, if it is among the first that have the rule."""
+        """Count a refusal. *describe* returns a row about *origin*; it is called if the
+        origin is among the first that have the rule."""
         row = self.row((rule, group), lambda: RuleRow(rule, group))
         row.times += 1
-        where = row.known.get(origin)
-        if where is None:
-            row.all_origins += self._seen.add((rule, group, origin))
-            if len(row.known) >= self._origins:
+        rule_origin = row.first_origins.get(origin)
+        if rule_origin is None:
+            if self._counted_origins.add((rule, group, origin)):
+                row.all_origins += 1
+            if len(row.first_origins) >= self._kept_origins:
                 return
-            where = row.known[origin] = describe()
-        where.times += 1
+            rule_origin = describe()
+            row.first_origins[origin] = rule_origin
+        rule_origin.times += 1
 
 
 def held_fields(
-    origin: str, requests: int, seconds: float, entry: Entry | None
+    origin: str,
+    requests: int,
+    seconds: float,
+    entry: Entry | None,
 ) -> dict[str, Any]:
-    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report about an
-    origin. *seconds*: for which its first request has been held. *entry*: what is known of its
-    robots.txt."""
-    down = entry if entry is not None and entry.unreachable_since is not None else None
-    return {
+    """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report
+    about an origin.
+
+    *requests*: how many are held. *seconds*: for which the first of them has been held.
+    *entry*: what is known of the origin's robots.txt.
+    """
+    fields: dict[str, Any] = {
         "origin": origin,
         "requests": requests,
         "held_seconds": round(seconds, 3),
-        "unreachable_since": iso(down.unreachable_since) if down else None,
-        "error": down.error if down else None,
-        "attempts": down.attempts if down else None,
-        "next_attempt_at": iso(down.next_attempt_at or None) if down else None,
+        "unreachable_since": None,
+        "error": None,
+        "attempts": None,
+        "next_attempt_at": None,
     }
+    if entry is not None and entry.unreachable_since is not None:
+        fields["unreachable_since"] = iso(entry.unreachable_since)
+        fields["error"] = entry.error
+        fields["attempts"] = entry.attempts
+        fields["next_attempt_at"] = iso(entry.next_attempt_at or None)
+    return fields

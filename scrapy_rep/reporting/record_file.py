@@ -1,9 +1,10 @@
-"""The file of the record (``REP_DECISIONS``): lines of JSON. It and the report are written through
-Scrapy's feed storages: a path, ``file:``, ``stdout:``, ``ftp:``, ``s3:`` or whatever else a project
-has in ``FEED_STORAGES``.
+"""The file of the record (``REP_DECISIONS``): lines of JSON; and how this file and the
+report are written, through Scrapy's feed storages: to a path, ``file:``, ``stdout:``,
+``ftp:``, ``s3:`` or whatever else a project has in ``FEED_STORAGES``.
 
-Lines are written together, once a second: a kill loses that second, but leaves no half-written
-line. If they can't be written, because the disk is full, say, they wait in memory.
+Lines of the record are written together, once a second: a kill loses that second, but
+leaves no half-written line. If they can't be written, because the disk is full, say,
+they wait in memory.
 """
 
 from __future__ import annotations
@@ -28,130 +29,173 @@ from scrapy_rep.text import counted, json_line, text_of, without_password
 
 logger = get_logger(__name__)
 
-# Schemes whose storages let us choose between overwriting and appending. Others warn.
-_APPENDING = ("", "file", "ftp", "ftps")
-# One letter is a drive of Windows.
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# Schemes whose storages let us choose between overwriting and appending. Those of
+# others log a warning if they are given that choice.
+_SCHEMES_WITH_CHOICE = ("", "file", "ftp", "ftps")
+# The scheme of a URI. One letter is a drive of Windows.
+_URI_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# In settings with a URI, as in Scrapy's FEEDS: %(time)s, or an attribute of the spider,
+# %(name)s.
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 class Feed:
-    """One file, written in the course of a crawl. Its storage opens it, and takes it back when it
-    is complete. A path is opened in place, so what is written is there at once. ``str()`` is its
-    URI without a password."""
+    """One file, written in the course of a crawl. Its storage opens it, and takes it
+    back when it is complete. A path is opened in place, so what is written is there at
+    once. ``str()`` is its URI without a password."""
 
     def __init__(
-        self, context: CrawlContext, setting: str, uri: str, *, overwrite: bool
+        self,
+        context: CrawlContext,
+        setting: str,
+        uri: str,
+        *,
+        overwrite: bool,
     ) -> None:
-        """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not appended to.
-        ``SettingsError`` if no storage can write to *uri*."""
-        self._context, self._setting = context, setting
-        crawler, shown = context.crawler, without_password(uri)
+        """*setting* holds *uri*. With *overwrite*, an existing file is replaced, not
+        appended to. ``SettingsError`` if no storage can write to *uri*."""
+        self._context = context
+        self._setting = setting
         try:
             self._uri = _PLACEHOLDER.sub(self._value, uri)
-            found = _SCHEME.match(self._uri)
-            scheme = found[1].lower() if found else ""
-            path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
-            if path is None:
-                raise NotConfigured(f"no feed storage writes to {scheme}:")
-            options = {"overwrite": overwrite} if scheme in _APPENDING else None
-            self._storage: Any = build_from_crawler(
-                load_object(path), crawler, self._uri, feed_options=options
-            )
+            self._storage = self._make_storage(overwrite=overwrite)
         except Exception as error:  # noqa: BLE001
-            # Storages assert that the URI has a host, read ports, load libraries. What they say may
-            # quote a part of the password.
-            why = text_of(error) if shown == uri else type(error).__name__
+            # Storages assert that the URI has a host, read ports, load libraries.
+            shown = without_password(uri)
             if isinstance(error, NotConfigured):
                 why = without_password(str(error))
+            elif shown == uri:
+                why = text_of(error)
+            else:
+                # What the storage says may quote a part of the password.
+                why = type(error).__name__
             raise SettingsError(
                 f"{setting} is {shown!r}, which can't be written: {why}."
             ) from None
+
+    def _make_storage(self, *, overwrite: bool) -> Any:
+        """Return the feed storage that the project has for the URI's scheme."""
+        crawler = self._context.crawler
+        match = _URI_SCHEME.match(self._uri)
+        scheme = match[1].lower() if match is not None else ""
+        path = crawler.settings.getwithbase("FEED_STORAGES").get(scheme)
+        if path is None:
+            raise NotConfigured(f"no feed storage writes to {scheme}:")
+        options = {"overwrite": overwrite} if scheme in _SCHEMES_WITH_CHOICE else None
+        return build_from_crawler(
+            load_object(path),
+            crawler,
+            self._uri,
+            feed_options=options,
+        )
 
     def __str__(self) -> str:
         return without_password(self._uri)
 
     def _value(self, placeholder: re.Match[str]) -> str:
+        """Return what stands for a placeholder in the URI."""
         if placeholder[1] == "time":
             now = datetime.now(timezone.utc).replace(microsecond=0)
             return now.isoformat().replace(":", "-")
         return str(getattr(self._context.spider, placeholder[1]))
 
     def open(self) -> IO[bytes]:
-        """Return a file to write to. Raises whatever the storage raises, mostly an OSError."""
+        """Return a file to write to. Raises whatever the storage raises, mostly an
+        OSError."""
         file: IO[bytes] = self._storage.open(self._context.spider)
         return file
 
     async def store(self, file: IO[bytes], message: str) -> None:
-        """Hand the finished *file* to its storage, and log *message*. Raises whatever that raises."""
+        """Hand the finished *file* to its storage, and log *message*. Raises whatever
+        that raises."""
         await ensure_awaitable(self._storage.store(file))
         logger.info(message, {"uri": self}, extra=self._context.extra)
 
     def log_error(self, message: str, error: Exception | None = None) -> None:
-        values = {"uri": self, "error": text_of(error) if error is not None else ""}
-        logger.error(f"{self._setting}: {message}", values, extra=self._context.extra)
+        """Log *message*, which may have ``%(uri)s`` and ``%(error)s`` in it, after the
+        setting's name."""
+        values = {"uri": self, "error": ""}
+        if error is not None:
+            values["error"] = text_of(error)
+        message = f"{self._setting}: {message}"
+        logger.error(message, values, extra=self._context.extra)
 
 
 def append(file: io.FileIO, lines: bytearray) -> None:
-    """Append *lines*, and remove what was written from them: only complete ones, if the disk gets
-    full; then ``OSError``."""
-    done = 0
+    """Append *lines* to *file*, and remove from *lines* what was written. If the disk
+    gets full, raise ``OSError``; then only complete lines are in the file, and
+    removed."""
+    written = 0
     try:
-        while done < len(lines):
-            done += file.write(lines[done:]) or 0
+        while written < len(lines):
+            written += file.write(lines[written:]) or 0
     except OSError:
-        incomplete = done - (lines.rfind(b"\n", 0, done) + 1)
-        done -= incomplete
-        # Unless another process has appended since: its lines are not ours to cut.
-        if incomplete and os.fstat(file.fileno()).st_size == file.tell():
-            file.truncate(file.tell() - incomplete)
+        end_of_last_line = lines.rfind(b"\n", 0, written) + 1
+        incomplete = written - end_of_last_line
+        written = end_of_last_line
+        if incomplete:
+            end = file.tell()
+            # Unless another process has appended since: its lines are not ours to cut.
+            if os.fstat(file.fileno()).st_size == end:
+                file.truncate(end - incomplete)
         raise
     finally:
-        del lines[:done]
+        del lines[:written]
 
 
-# Seconds or bytes after which lines are written.
-_SECONDS = 1.0
-_BYTES = 65536
-# Bytes that wait in memory while they can't be.
-_MAX_WAITING = 1 << 20
+# Lines are written when the first of them has waited so long, or when they are so many
+# bytes: writing each by itself would take longer than all else about a decision.
+_WRITE_SECONDS = 1.0
+_WRITE_BYTES = 65536
+# Bytes of lines that wait in memory while they can't be written. Further lines are
+# lost, and counted.
+_MAX_WAITING_BYTES = 1 << 20
 
 
 class RecordFile:
+    """Writes lines of the record to the file that ``REP_DECISIONS`` names."""
+
     part = "file of the record (REP_DECISIONS)"
+    """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(self, context: CrawlContext, uri: str) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context, "REP_DECISIONS", uri, overwrite=False)
-        self._crawl = uuid4().hex[
-            :12
-        ]  # tells its lines from those of others in the same file
+        self._crawl = uuid4().hex[:12]
+        """Tells this crawl's lines from those of others in the same file."""
         self._file: IO[bytes] | None = None
         self._lines = bytearray()
+        """What isn't written yet: whole lines."""
         self._lost = 0
+        """Lines that didn't fit into memory."""
         self._failing = False
         """Whether the last attempt to write failed."""
         self._down = Gauge(context.stats, "rep/down/record")
+        """The stat that is 1 while writing fails (``Gauge`` in engine/log.py)."""
         self._often = create_looping_call(self._write)
+        """Writes once a second."""
 
     def add(self, fields: dict[str, Any]) -> None:
+        """Take a line, to be written within a second."""
         if not self._often.running:
-            self._often.start(_SECONDS, now=False)
-        if self._failing and len(self._lines) >= _MAX_WAITING:
+            self._often.start(_WRITE_SECONDS, now=False)
+        if self._failing and len(self._lines) >= _MAX_WAITING_BYTES:
             self._lost += 1
             return
-        self._lines += f"{json_line({**fields, 'crawl': self._crawl})}\n".encode()
-        if len(self._lines) >= _BYTES and not self._failing:
+        line = json_line({**fields, "crawl": self._crawl})
+        self._lines += f"{line}\n".encode()
+        if len(self._lines) >= _WRITE_BYTES and not self._failing:
             self._write()
 
     async def end(self) -> None:
-        """Write the rest, and hand the file to its storage."""
+        """Write all lines, and hand the file to its storage."""
         if self._often.running:
             self._often.stop()
         self._write()
-        if lost := self._lost + self._lines.count(b"\n"):
+        missing = self._lost + self._lines.count(b"\n")
+        if missing:
             self._feed.log_error(
-                f"%(uri)s lacks {counted(lost, 'line')} that could not be written"
+                f"%(uri)s lacks {counted(missing, 'line')} that could not be written"
             )
         if self._file is None:
             return
@@ -164,23 +208,26 @@ class RecordFile:
         """Write the lines. If that fails, keep them for the next time."""
         try:
             self._file = self._file or self._feed.open()
-            _put(self._file, self._lines)
+            _write_out(self._file, self._lines)
             self._failing = False
         except Exception as error:  # noqa: BLE001 (the file's class may be the project's)
             if not self._failing:
-                more = (
-                    ". Until that works, decisions wait in memory, up to 1 MB of them"
+                self._feed.log_error(
+                    "can't write to %(uri)s: %(error)s. Until that works, decisions wait in memory, "
+                    "up to 1 MB of them",
+                    error,
                 )
-                self._feed.log_error(f"can't write to %(uri)s: %(error)s{more}", error)
             self._failing = True
         self._down.set(self._failing)
 
 
-def _put(file: IO[bytes], lines: bytearray) -> None:
-    """Write *lines* to *file*, and remove them. For a file on a disk, bypass the buffer: it would keep
-    what there is no room for, and write it later."""
+def _write_out(file: IO[bytes], lines: bytearray) -> None:
+    """Write *lines* to *file*, and remove from *lines* what was written."""
+    # What file.write() has no room for, it would keep in its buffer and write later,
+    # half a line perhaps. So files on a disk are written without the buffer; but
+    # standard output, to which other code writes as well, is not.
     raw = getattr(file, "raw", None)
-    is_stdout = file is getattr(sys.stdout, "buffer", None)  # others write to it, too
+    is_stdout = file is getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:
         append(raw, lines)
     else:

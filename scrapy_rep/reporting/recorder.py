@@ -1,6 +1,10 @@
-"""Tells what happens: in the log, in Scrapy's signals, in counts for the summary, and in lines
-(`record.py`) for the file of the record and for the report. Plain allows are
-just counted: most requests are plain allows and must cost nothing."""
+"""Reports what happens: in the log, in Scrapy's signals, in counts for the log's
+summary (`summary.py`), and in lines (`record.py`) for the file of the record
+(`record_file.py`) and for the report (`report/`).
+
+Requests that are simply allowed are only counted, in ``OriginState.allowed``: most
+requests are, and they must cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ from scrapy_rep.reporting.record import (
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
-from scrapy_rep.reporting.report import Report, is_possible
+from scrapy_rep.reporting.report import Report, check_library
 from scrapy_rep.reporting.summary import (
     Counts,
     figures,
@@ -64,21 +68,24 @@ logger = get_logger(__name__)
 
 Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 
-# Scrapy has it since 2.18.
-_PARSED = getattr(scrapy_signals, "robots_parsed", None)
-# Configuration errors that are logged, once each.
-_MAX_LOGGED = 1000
-# Set by Scrapy's StartSpiderMiddleware.
-_START = "is_start_request"
-# Names of settings in what is said of a choice.
-_SETTING = re.compile(r"REP_([A-Z_]+)")
+# Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't
+# have it.
+_ROBOTS_PARSED = getattr(scrapy_signals, "robots_parsed", None)
+# Different errors of the project's configuration that are logged, once each.
+_MAX_LOGGED_ERRORS = 1000
+# The meta key of start requests, which Scrapy's StartSpiderMiddleware sets.
+_START_KEY = "is_start_request"
+# Names of settings in the words about a choice (``Status.setting`` in
+# origins/status.py).
+_SETTING_NAME = re.compile(r"REP_([A-Z_]+)")
 
 
 class Recorder(ResolutionListener):
-    """Logs, counts and records each answer, and each decision other than a plain allow. Called by
-    the middleware, and by whatever else lets a request pass or drops it."""
+    """Logs, counts and records each answer, and each decision other than a plain allow.
+    Called by the middleware, and by whatever else lets a request pass or drops it."""
 
     part = "record of decisions"
+    """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(
         self,
@@ -92,9 +99,9 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        self._inc_value = (
-            context.stats.inc_value
-        )  # Scrapy's collectors take long to look it up
+        # Kept for refusals, of which there may be millions: Scrapy's collectors take
+        # long to look it up.
+        self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -102,45 +109,60 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
+        # Made once: making a context manager for each refusal takes time.
         self._counting = self._isolated(Counts.part)
         self._logging_refusals = self._isolated("log of refusals")
         self._listeners: list[RecordFile | Report] = []
+        """What gets the lines of the record; nothing by default."""
         if settings.decisions:
             self._listeners.append(RecordFile(context, settings.decisions))
-        if settings.report and is_possible(context):
+        if settings.report and check_library(context):
             self._listeners.append(Report(context, settings.report, origins.table))
         self._misconfigured: set[str] = set()
-        self._unreachable = Limiter(
-            logger, "failures to fetch the robots.txt of an origin"
+        """Errors of the project's configuration that were logged."""
+        self._failure_log = Limiter(
+            logger,
+            "failures to fetch the robots.txt of an origin",
         )
-        self._walls = BoundedSet()
-        self._log_walls = Limiter(logger, "origins for which a bot wall answered")
-        self._drops = Limiter(logger, "origins whose requests are dropped")
-        self._drop_message = "%(error)s: %(request)s"
+        self._walled_origins = BoundedSet()
+        """Names of origins for which a bot wall answered, so that each counts once."""
+        self._wall_log = Limiter(logger, "origins for which a bot wall answered")
+        self._refusal_log = Limiter(logger, "origins whose requests are dropped")
+        self._refusal_message = "%(error)s: %(request)s"
         if self.dry_run:
-            self._drop_message = f"Dry run, not dropped: {self._drop_message}"
-        self._holds = Limiter(logger, "origins whose requests would be held")
+            self._refusal_message = f"Dry run, not dropped: {self._refusal_message}"
+        self._hold_log = Limiter(logger, "origins whose requests would be held")
         self._changes = ChangeWatch(context, origins.agents)
-        self._starts: dict[str, Any] = {"refused": 0, "unreachable": 0, "passed": False}
-        """Start requests that were refused, how many of them because robots.txt was unreachable, and
-        the first of them; whether others got through."""
-        through = (
+        self._starts: dict[str, Any] = {
+            "refused": 0,
+            "unreachable": 0,
+            "passed": False,
+        }
+        """The field ``start_requests`` of the record's last line: how many start
+        requests were refused, and how many of these because robots.txt was unreachable;
+        whether any start request got through (``passed``). Once one was refused, also
+        the first one's ``url``, ``why`` it was refused, and the ``command`` that
+        explains it."""
+        passing_signals = (
             scrapy_signals.request_reached_downloader,
             scrapy_signals.response_received,
         )
-        self._passing = Listener(context.crawler, dict.fromkeys(through, self._passes))
-        self._passing.listen(not self.dry_run)
+        self._passing_listener = Listener(
+            context.crawler,
+            dict.fromkeys(passing_signals, self._note_passing),
+        )
+        self._passing_listener.listen(not self.dry_run)
         self._waiting_urls = waiting_urls
         self._connect(context.crawler.signals.connect)
 
     def _connect(self, connect: Callable[..., None]) -> None:
-        self._origins.table.notify(self._leaves)
+        self._origins.table.notify(self._record_allowed)
         connect(self._opened, scrapy_signals.spider_opened)
         connect(self._closed, scrapy_signals.spider_closed)
         if self._listeners:
-            connect(self._held, request_held)
-            connect(self._released, request_released)
-        connect(self._given_up, request_given_up)
+            connect(self._record_held, request_held)
+            connect(self._record_release, request_released)
+        connect(self._record_giving_up, request_given_up)
 
     def tell(
         self,
@@ -149,17 +171,18 @@ class Recorder(ResolutionListener):
         origin: Origin | str | None,
         state: OriginState | None = None,
         decision: Decision | None = None,
-        **more: Any,
+        **given: Any,
     ) -> None:
-        """Put a line on record, if somebody wants it. *more*: fields of any JSON type."""
+        """Put a line on record, if there is a file or a report. *given*: fields of any
+        JSON type."""
         if not self._listeners:
             return
         with self._isolated(self.part):
-            name = None if origin is None else str(origin)
-            about = {"url": url, "origin": name, "verdict": verdict, **more}
-            fields = without_secrets(
-                fields_of(self._context.clock(), state, decision, about)
-            )
+            given["url"] = url
+            given["origin"] = None if origin is None else str(origin)
+            given["verdict"] = verdict
+            fields = fields_of(self._context.clock(), state, decision, given)
+            fields = without_secrets(fields)  # URLs may have passwords in them
             for listener in self._listeners:
                 with self._isolated(listener.part):
                     listener.add(fields)
@@ -167,40 +190,66 @@ class Recorder(ResolutionListener):
     # Answers
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Report a robots.txt that was fetched, or found in the storage."""
+        """Report the answer to *flight*: a robots.txt that was fetched or found in the
+        storage, or a failure."""
         answer = flight.answer
         with self._isolated(Counts.part):
             self._counts.fetches += flight.fetches
-            self._count(answer, flight.fetches)
-            outcome, _ = outcome_of_answer(state.entry, answer)
-            if is_of_wall(outcome, state.entry):
-                self._count_wall(state)
-            status = state.entry.status if answer is None else answer.status
-            outcome = detailed(outcome, status, forbids=state.forbids_all)
-            self._counts.answers(state.origin, outcome)
+            self._count_answer(answer, flight.fetches)
+            self._count_outcome(state, answer)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
         if self._listeners:
             with self._isolated(self.part):
-                chain = self._origins.agents.chain_of(flight.request)
-                delay = self._origins.crawl_delay.seconds(state, chain)
-                fields = answer_fields(state, flight, delay, self._context.clock())
-                url = answer.url if answer is not None else state.robots_url
-                self.tell("answer", url, state.origin, agent=_names(chain), **fields)
-        if flight.before is not None:
-            change = await self._changes.look(
-                state, flight.before, flight.request, self._waiting_urls
+                self._record_answer(state, flight)
+        if flight.before is None:
+            return
+        change = await self._changes.find_change(
+            state,
+            flight.before,
+            flight.request,
+            self._waiting_urls,
+        )
+        if change is not None:
+            url = state.robots_url
+            self.tell(
+                "changed",
+                url,
+                state.origin,
+                state,
+                change=change,
             )
-            if change is not None:
-                self.tell(
-                    "changed", state.robots_url, state.origin, state, change=change
-                )
+
+    def _count_outcome(self, state: OriginState, answer: Answer | None) -> None:
+        """Count, for the summary, how an origin answered. *answer*: None if it is the
+        storage's."""
+        outcome, _ = outcome_of_answer(state.entry, answer)
+        if is_of_wall(outcome, state.entry):
+            self._count_wall(state)
+        status = state.entry.status if answer is None else answer.status
+        outcome = detailed(outcome, status, forbids=state.forbids_all)
+        self._counts.note_answer(state.origin, outcome)
+
+    def _record_answer(self, state: OriginState, flight: Flight) -> None:
+        """Put the answer to *flight* on record."""
+        chain = self._origins.agents.chain_of(flight.request)
+        delay = self._origins.crawl_delay.seconds(state, chain)
+        fields = answer_fields(state, flight, delay, self._context.clock())
+        answer = flight.answer
+        url = answer.url if answer is not None else state.robots_url
+        self.tell(
+            "answer",
+            url,
+            state.origin,
+            agent=_names(chain),
+            **fields,
+        )
 
     def _count_wall(self, state: OriginState) -> None:
-        """Count an origin for which a bot wall answered, once. Log that no rules came, unless the origin
-        counts as unreachable, which is logged anyway."""
-        if not self._walls.add(state.name):
+        """Count an origin for which a bot wall answered, once. Log that no rules came,
+        unless the origin counts as unreachable, which is logged anyway."""
+        if not self._walled_origins.add(state.name):
             return
         self._stats.inc_value("rep/bot_walls")
         entry = state.entry
@@ -211,17 +260,23 @@ class Recorder(ResolutionListener):
             "are unknown; REP_CHALLENGE = 'hold' would hold its requests until they aren't"
         )
         sign = entry.wall or "a page of HTML"
-        values = {"origin": state.origin, "status": entry.status, "sign": sign}
-        self._log_walls.log(message, values, self._context.spider)
+        values = {
+            "origin": state.origin,
+            "status": entry.status,
+            "sign": sign,
+        }
+        self._wall_log.log(message, values, self._context.spider)
 
-    def _count(self, answer: Answer | None, fetches: int) -> None:
+    def _count_answer(self, answer: Answer | None, fetches: int) -> None:
+        """Count an answer in Scrapy's stats. *answer*: None if it is the storage's;
+        *fetches*: how many requests it took."""
         inc_value = self._stats.inc_value
         if answer is None:
             inc_value("rep/cache/recalled")
             return
         inc_value(f"rep/outcome/{answer.outcome.value}")
         if not fetches:
-            return  # a setting's answer
+            return  # a setting has the answer (REP_OVERRIDES, say)
         # Scrapy's own names, for dashboards written for the built-in middleware.
         inc_value("robotstxt/request_count")
         if answer.status is not None:
@@ -231,38 +286,57 @@ class Recorder(ResolutionListener):
             inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
-        copy = ", so an older copy applies" if isinstance(state.status, Stale) else ""
-        message = f"robots.txt of %(origin)s is unreachable (%(reason)s){copy}"
-        if not self._interactive:  # there, it is the only attempt
-            # Whether there is one then depends on whether requests wait for it.
+        """Log that robots.txt is unreachable, and what follows from it."""
+        message = "robots.txt of %(origin)s is unreachable (%(reason)s)"
+        if isinstance(state.status, Stale):
+            message += ", so an older copy applies"
+        # Interactive commands, such as scrapy shell, make only one attempt.
+        if not self._interactive:
+            # Not "the next attempt is in": after this time, there is one if requests
+            # wait for it.
             message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
-        values = {"origin": state.origin, "reason": answer.reason, "delay": delay}
-        self._unreachable.log(message, values, self._context.spider, state.origin)
+        values = {
+            "origin": state.origin,
+            "reason": answer.reason,
+            "delay": delay,
+        }
+        self._failure_log.log(message, values, self._context.spider, state.origin)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that there is no answer. A fetch that was cancelled counts as one. Log a
-        misconfiguration once for each kind."""
-        cut = isinstance(error, FetchAbandoned)
-        self._counts.fetches += cut
-        self._counts.no_answer(origin)
-        kind = None if cut else "configuration"
-        about = {"outcome": "none", "stored": False, "fetches": int(cut), "kind": kind}
-        reason = "the fetch was cancelled" if cut else text_of(error)
-        self.tell("answer", origin.robots_url, origin, reason=reason, answer=about)
+        """Record that a fetch ended without an answer: it was cancelled, or the
+        project's configuration prevents it, which is logged once for each *error*."""
+        self._counts.note_unanswered(origin)
+        details: dict[str, Any] = {"outcome": "none", "stored": False}
+        if isinstance(error, FetchAbandoned):
+            self._counts.fetches += 1
+            reason = "the fetch was cancelled"
+            details |= {"fetches": 1, "kind": None}
+        else:
+            reason = text_of(error)
+            details |= {"fetches": 0, "kind": "configuration"}
+        self.tell(
+            "answer",
+            origin.robots_url,
+            origin,
+            reason=reason,
+            answer=details,
+        )
         if not isinstance(error, CONFIGURATION_ERRORS):
-            return  # a bug, which Flights logs
+            return  # cancelled; or a bug, which Flights (origins/flights.py) logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         key = f"{origin.scheme} {error}"
-        if key not in self._misconfigured and len(self._misconfigured) < _MAX_LOGGED:
-            self._misconfigured.add(key)
-            logger.error(
-                "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
-                "%(error)s",
-                {"origin": origin, "error": error},
-                extra=self._context.extra,
-                exc_info=error.__cause__,
-            )
+        count = len(self._misconfigured)
+        if key in self._misconfigured or count >= _MAX_LOGGED_ERRORS:
+            return
+        self._misconfigured.add(key)
+        logger.error(
+            "Can't request the robots.txt of %(origin)s, so its pages are not fetched: "
+            "%(error)s",
+            {"origin": origin, "error": error},
+            extra=self._context.extra,
+            exc_info=error.__cause__,
+        )
 
     # Requests
 
@@ -273,14 +347,26 @@ class Recorder(ResolutionListener):
         verdict: str,
         state: OriginState | None = None,
         decision: Decision | None = None,
-        **more: Any,
+        **given: Any,
     ) -> None:
-        """Count and record a decision about *request*. *more*: fields of the line, of any JSON type."""
+        """Count and record a decision about *request*. *given*: fields of the line, of
+        any JSON type."""
         self._counts.requests[verdict] += 1
         if self._listeners:
             agent = _names(self._origins.agents.chain_of(request))
-            more = {"agent": agent, "dry_run": self.dry_run, **more}
-            self.tell(verdict, request.url, origin, state, decision, **more)
+            fields = {
+                "agent": agent,
+                "dry_run": self.dry_run,
+                **given,
+            }
+            self.tell(
+                verdict,
+                request.url,
+                origin,
+                state,
+                decision,
+                **fields,
+            )
 
     def dropped(
         self,
@@ -290,32 +376,46 @@ class Recorder(ResolutionListener):
         *,
         direct: bool,
     ) -> None:
-        """Report that *request* is about to fail with *error*. *direct*: it is a direct download,
-        and Scrapy doesn't log that its item goes on without it."""
+        """Report that *request* is about to fail with *error*. *direct*: it is a direct
+        download, and Scrapy doesn't log that its item goes on without it."""
         self._count_refusal(request, error)
         with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
         if isinstance(error, RobotsUnreachable):
             self.record(
-                request, error.origin, "unreachable", state, reason=error.reason
+                request,
+                error.origin,
+                "unreachable",
+                state,
+                reason=error.reason,
             )
         else:
-            self.record(request, error.origin, "disallowed", state, error.decision)
+            self.record(
+                request,
+                error.origin,
+                "disallowed",
+                state,
+                error.decision,
+            )
 
-    def _log_drop(self, request: Request, error: Refusal, *, direct: bool) -> None:
-        unreachable = isinstance(error, RobotsUnreachable)
-        if unreachable and direct:
+    def _log_drop(
+        self,
+        request: Request,
+        error: Refusal,
+        *,
+        direct: bool,
+    ) -> None:
+        """Log that *request* fails with *error*. *direct*: see :meth:`dropped`."""
+        is_unreachable = isinstance(error, RobotsUnreachable)
+        # A user of scrapy fetch, say, waits for this page, and robots.txt fails them.
+        user_waits = self._interactive and error.origin is not None and not self.dry_run
+        if is_unreachable and direct:
             logger.warning(
                 "Not downloading %(url)s: %(error)s",
                 {"url": request.url, "error": error},
                 extra=self._context.extra,
             )
-        elif (
-            unreachable
-            and self._interactive
-            and error.origin is not None
-            and not self.dry_run
-        ):
+        elif is_unreachable and user_waits:
             logger.error(
                 "Not fetching %(url)s: %(error)s. This command tries robots.txt only once; to "
                 "fetch the page anyway, add -s REP_UNREACHABLE=allow",
@@ -324,10 +424,11 @@ class Recorder(ResolutionListener):
             )
         else:
             values = {"error": error, "request": request}
-            about = error.origin, unreachable
-            self._drops.log(
-                self._drop_message, values, self._context.crawler.spider, about
-            )
+            spider = self._context.crawler.spider
+            # Further refusals by the same origin for the same reason are at DEBUG
+            # level.
+            topic = (error.origin, is_unreachable)
+            self._refusal_log.log(self._refusal_message, values, spider, topic)
 
     def would_be_held(self, request: Request, origin: Origin) -> None:
         """Report that *request* would be held if this weren't a dry run."""
@@ -337,17 +438,22 @@ class Recorder(ResolutionListener):
             self._stats.inc_value("rep/held/unreachable")
         message = "Would hold requests to %(origin)s until its robots.txt can be fetched (%(why)s)"
         values = {"origin": origin, "why": Drop.of(state).reason}
-        self._holds.log(message, values, self._context.spider, origin)
-        self._held(request, origin)
+        self._hold_log.log(message, values, self._context.spider, origin)
+        self._record_held(request, origin)
 
-    def _held(self, request: Request, origin: Origin) -> None:
+    def _record_held(self, request: Request, origin: Origin) -> None:
         reason = Drop.of(self._origins.table.get(origin)).reason
         self.record(request, origin, "held", reason=reason)
 
-    def _released(self, request: Request, origin: Origin, held_for: float) -> None:
+    def _record_release(
+        self,
+        request: Request,
+        origin: Origin,
+        held_for: float,
+    ) -> None:
         self.record(request, origin, "released", held_for=round(held_for, 3))
 
-    def _given_up(
+    def _record_giving_up(
         self,
         request: Request,
         origin: Origin,
@@ -357,39 +463,48 @@ class Recorder(ResolutionListener):
     ) -> None:
         self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
         self.record(
-            request, origin, "given_up", reason=reason, held_for=round(held_for, 3)
+            request,
+            origin,
+            "given_up",
+            reason=reason,
+            held_for=round(held_for, 3),
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
+        """Count that *request* fails with *error*. On a path that millions may take."""
         with self._counting:
-            if request.meta.get(_START):
-                self._refuse_start(request, error)
+            if request.meta.get(_START_KEY):
+                self._note_refused_start(request, error)
             if isinstance(error, RobotsDisallowed):
                 self._inc_value("robotstxt/forbidden")
-                self._counts.forbids(error)
-                self._changes.forbidden(error.origin, request.url)
+                self._counts.count_refusal(error)
+                self._changes.remember_refusal(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
-                # A failed robots.txt counts in Scrapy's stats as the page's own failure.
+                # A failed robots.txt counts in Scrapy's stats as the page's own
+                # failure.
                 name = error.reason.partition(":")[0]
                 if name in DOWNLOAD_ERRORS:
-                    counter = (
-                        f"downloader/exception_type_count/scrapy.exceptions.{name}"
-                    )
-                    self._stats.inc_value(counter)
+                    counter = "downloader/exception_type_count/scrapy.exceptions"
+                    self._stats.inc_value(f"{counter}.{name}")
 
-    def _leaves(self, state: OriginState) -> None:
-        """Record how many requests to an origin have passed since the last such record."""
-        with self._isolated(Counts.part):
-            self._counts.leaves(state)
-        count, state.allowed = state.allowed, 0
+    def _record_allowed(self, state: OriginState) -> None:
+        """Record how many requests to an origin have been allowed since the last such
+        record. Called when the origin leaves memory (``OriginTable.notify()``), and for
+        all when the crawl ends."""
+        with self._isolated(Counts.part):  # a bug there stops nothing else
+            self._counts.count_origin(state)
+        count = state.allowed
+        state.allowed = 0
         if count:
             self._counts.requests["allowed"] += count
-            self.tell("allowed_count", None, state.origin, count=count)
+            self.tell("allowed_count", url=None, origin=state.origin, count=count)
 
     # The crawl's beginning and end
 
     def _opened(self) -> None:
-        context, agents = self._context, self._origins.agents
+        """Log and record that the crawl begins, and how robots.txt is obeyed."""
+        context = self._context
+        agents = self._origins.agents
         if not self._interactive:
             log_beginning(context, agents)
         if self.dry_run:
@@ -406,104 +521,130 @@ class Recorder(ResolutionListener):
             "scrapy": scrapy.__version__,
             "changed": changed_values(context.crawler.settings),
         }
-        self.tell("crawl_started", None, None, dry_run=self.dry_run, settings=settings)
+        self.tell(
+            "crawl_started",
+            url=None,
+            origin=None,
+            dry_run=self.dry_run,
+            settings=settings,
+        )
 
     async def _closed(self, reason: str) -> None:
+        """Record and log what came of the crawl, and finish the file and the report."""
         for state in self._origins.table.states():
-            self._leaves(state)
+            self._record_allowed(state)
         with self._isolated("summary"):
-            if self.dry_run:  # all get through
+            # In a dry run, refused requests get through as well, so that signals would
+            # not tell.
+            if self.dry_run:
                 self._starts["passed"] = self._counts.requests["allowed"] > 0
-            told = figures(self._counts, self._stats)
-            counts = {**told, "start_requests": self._starts}
+            numbers = figures(self._counts, self._stats)
             self.tell(
                 "crawl_ended",
-                None,
-                None,
+                url=None,
+                origin=None,
                 reason=reason,
                 dry_run=self.dry_run,
-                counts=counts,
+                counts={**numbers, "start_requests": self._starts},
             )
-            log_summary(self._counts, told, self._context)
-            # If it did not finish, some may not have been tried.
-            if (
-                self._starts["refused"]
-                and reason == "finished"
-                and not self._starts["passed"]
-            ):
+            log_summary(self._counts, numbers, self._context)
+            # If the crawl did not finish, some start requests may not have been tried.
+            is_finished = reason == "finished"
+            if is_finished and self._starts["refused"] and not self._starts["passed"]:
                 self._warn_of_starts()
-        listeners, self._listeners = self._listeners, []
+        listeners = self._listeners
+        self._listeners = []
         for listener in listeners:
             with self._isolated(listener.part):
                 await listener.end()
 
-    def _passes(self, request: Request) -> None:
-        if request.meta.get(_START):
+    def _note_passing(self, request: Request) -> None:
+        """Note that a start request got through, and listen no more: one is enough to
+        know."""
+        if request.meta.get(_START_KEY):
             self._starts["passed"] = True
-            self._passing.listen(False)
+            self._passing_listener.listen(False)
 
-    def _refuse_start(self, request: Request, error: Exception) -> None:
+    def _note_refused_start(self, request: Request, error: Exception) -> None:
+        """Count a start request that was refused, and keep the first one's reason."""
         self._starts["refused"] += 1
-        self._starts["unreachable"] += isinstance(error, RobotsUnreachable)
-        if "url" not in self._starts:
-            # As --agent takes it. With no token, the rules for all apply.
-            agent = _names(self._origins.agents.chain_of(request)) or "*"
-            url, why = clean(request.url), str(error).rstrip(".")
-            command = f"scrapy robots --explain --agent {shlex.quote(agent)} {shlex.quote(url)}"
-            self._starts |= {"url": url, "why": why, "command": command}
+        if isinstance(error, RobotsUnreachable):
+            self._starts["unreachable"] += 1
+        if "url" in self._starts:
+            return
+        # As the option --agent takes it. With no token, the rules for all apply.
+        agent = _names(self._origins.agents.chain_of(request)) or "*"
+        url = clean(request.url)
+        options = f"--explain --agent {shlex.quote(agent)}"
+        address = shlex.quote(url)
+        self._starts["url"] = url
+        self._starts["why"] = str(error).rstrip(".")
+        self._starts["command"] = f"scrapy robots {options} {address}"
 
     def _warn_of_starts(self) -> None:
-        """Tell the user that no start request got through: the spider would seem broken."""
+        """Tell the user that no start request got through: the spider would seem
+        broken."""
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
-            refused, outcome = (
-                "would have refused",
-                "A crawl that obeys it may find nothing.",
-            )
+            refused = "would have refused"
+            outcome = "A crawl that obeys it may find nothing."
         forbidden = self._starts["refused"] - self._starts["unreachable"]
         if not self._starts["unreachable"]:
-            what = f"robots.txt {refused} every start request (%(refused)d)"
+            subject = f"robots.txt {refused} every start request (%(refused)d)"
         elif not forbidden:
-            what = "robots.txt was unreachable for every start request (%(refused)d)"
+            subject = "robots.txt was unreachable for every start request (%(refused)d)"
         else:
-            what = (
+            subject = (
                 f"robots.txt {refused} {counted(forbidden, 'start request')}, and was unreachable "
                 "for the other %(unreachable)d"
             )
         logger.warning(
-            f"{what}. {outcome} The first was %(url)s: %(why)s. For details: %(command)s",
+            f"{subject}. {outcome} The first was %(url)s: %(why)s. For details: %(command)s",
             self._starts,
             extra=self._context.extra,
         )
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
+    """Return the product tokens of a request, the most specific first; None if there
+    are none."""
     return ",".join(chain) or None
 
 
 class Signals(ResolutionListener):
-    """Sends the signals of an answer, if there are handlers. A slow handler must not keep other
-    parts waiting, so it is notified after them."""
+    """Sends the signals of an answer, if there are handlers. A slow handler must not
+    keep other parts waiting: middleware.py puts this listener after them."""
 
     part = "announcement of robots.txt"
+    """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(
-        self, context: CrawlContext, announce: Callable[[OriginState], Awaitable[None]]
+        self,
+        context: CrawlContext,
+        announce: Callable[[OriginState], Awaitable[None]],
     ) -> None:
-        """*announce* the sitemaps of a robots.txt that lists some."""
+        """*announce* is given the state of an origin whose robots.txt lists
+        sitemaps."""
         self._context = context
         self._announce = announce
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
+        """Announce the sitemaps of a robots.txt, then the robots.txt itself."""
         answer = flight.answer
         robots = state.robots if flight.outcome is Outcome.RULES else None
         if robots is not None and robots.sitemaps:
             await self._announce(state)
         has_listeners = self._context.engine.has_listeners
         send = self._context.crawler.signals.send_catch_log_async
-        if robots is not None and _PARSED is not None and has_listeners(_PARSED):
-            await send(_PARSED, robotparser=RobotParser(robots), request=flight.request)
+        if (
+            robots is not None
+            and _ROBOTS_PARSED is not None
+            and has_listeners(_ROBOTS_PARSED)
+        ):
+            await send(
+                _ROBOTS_PARSED, robotparser=RobotParser(robots), request=flight.request
+            )
         if answer is not None and has_listeners(robots_resolved):
             await send(
                 robots_resolved,
@@ -520,72 +661,99 @@ class Signals(ResolutionListener):
 
 
 class ChoiceListener(ResolutionListener):
-    """Logs and counts choices beyond the protocol (REP.md section 13); notes which origins still
-    answer for pages."""
+    """Logs and counts choices beyond the protocol (REP.md section 13), where a setting
+    decides and not robots.txt. For ``REP_UNREACHABLE_RULES``, one of them, it also
+    notes which origins still answer with pages."""
 
     part = "log of choices beyond the protocol"
+    """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
     def __init__(
-        self, context: CrawlContext, cache: RobotsCache, choices: Choices
+        self,
+        context: CrawlContext,
+        cache: RobotsCache,
+        choices: Choices,
     ) -> None:
         self._context = context
         self._cache = cache
         self._choices = choices
         self._counted = BoundedSet()
+        """Origins and the choices about them, so that each counts once."""
         self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
+        # REP_UNREACHABLE_RULES = "google-2026" asks whether an origin's pages still
+        # answer.
         if choices.ladder:
-            connect(self._answered, scrapy_signals.response_received)
+            connect(self._note_page, scrapy_signals.response_received)
 
     async def _opened(self) -> None:
-        from scrapy_rep.inspection.lint import lint  # most crawls don't need it
-
-        extra = self._context.extra
+        """Log which settings go beyond the protocol, and what is wrong with
+        ``REP_OVERRIDES``."""
         values = {"settings": ", ".join(chosen(self._context.settings))}
-        logger.info("Beyond the protocol: %(settings)s", values, extra=extra)
+        logger.info(
+            "Beyond the protocol: %(settings)s",
+            values,
+            extra=self._context.extra,
+        )
         for host, override in self._choices.overrides.items():
             if override.ends_at <= self._context.clock():
                 logger.warning(
                     "REP_OVERRIDES: the entry for %(host)s ended on %(end)s, so its own robots.txt applies. "
                     "Remove the entry, or give it a later date",
                     {"host": host, "end": iso(override.ends_at)},
-                    extra=extra,
+                    extra=self._context.extra,
                 )
-                continue
-            has_file = override.outcome is Outcome.RULES
-            if has_file and (found := await run_in_thread(lint, override.body)):
-                where = f"line {found[0].line}: " if found[0].line else ""
-                count, first = (
-                    counted(len(found), "finding"),
-                    f"{where}{found[0].message}",
-                )
-                logger.warning(
-                    "REP_OVERRIDES: scrapy robots --lint has %(count)s about the file for %(host)s. "
-                    "The first: %(first)s",
-                    {"host": host, "count": count, "first": first},
-                    extra=extra,
-                )
+            elif override.outcome is Outcome.RULES:
+                await self._lint(host, override.body)
+
+    async def _lint(self, host: str, body: bytes) -> None:
+        """Log what ``scrapy robots --lint`` would find about a robots.txt in
+        ``REP_OVERRIDES``."""
+        from scrapy_rep.inspection.lint import lint  # most crawls don't need it
+
+        findings = await run_in_thread(lint, body)
+        if not findings:
+            return
+        first = findings[0]
+        where = f"line {first.line}: " if first.line else ""
+        logger.warning(
+            "REP_OVERRIDES: scrapy robots --lint has %(count)s about the file for %(host)s. "
+            "The first: %(first)s",
+            {
+                "host": host,
+                "count": counted(len(findings), "finding"),
+                "first": f"{where}{first.message}",
+            },
+            extra=self._context.extra,
+        )
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
-        by = (
-            flight.answer.by if flight.answer is not None else ""
-        ) or state.status.setting
-        if by and self._counted.add((state.name, by)):
-            for name in _SETTING.findall(by):
-                self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
-            message = "robots.txt of %(origin)s: %(by)s"
-            self._log.log(
-                message, {"origin": state.name, "by": by}, self._context.spider
-            )
+        answer = flight.answer
+        # In words, with the setting's name in them.
+        choice = answer.by if answer is not None else ""
+        choice = choice or state.status.setting
+        if not choice:
+            return
+        is_new = self._counted.add((state.name, choice))
+        if not is_new:
+            return
+        for name in _SETTING_NAME.findall(choice):
+            self._context.stats.inc_value(f"rep/beyond/{name.lower()}")
+        message = "robots.txt of %(origin)s: %(choice)s"
+        values = {"origin": state.name, "choice": choice}
+        self._log.log(message, values, self._context.spider)
 
-    def _answered(self, response: Response, request: Request) -> None:
-        working = response.status < 500 and response.status != 429
-        if working and "cached" not in response.flags:
-            try:
-                origin = origin_of(request)
-            except ValueError:
-                return  # the protocol doesn't cover it
-            if request.url != origin.robots_url:
-                self._cache.page_answered(origin)
+    def _note_page(self, response: Response, request: Request) -> None:
+        """Note that an origin answers with pages, if the response shows that it
+        works."""
+        works = response.status < 500 and response.status != 429
+        if not works or "cached" in response.flags:
+            return
+        try:
+            origin = origin_of(request)
+        except ValueError:
+            return  # the protocol doesn't cover its scheme
+        if request.url != origin.robots_url:
+            self._cache.page_answered(origin)

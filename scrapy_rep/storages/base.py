@@ -1,9 +1,8 @@
-"""What is known of an origin's robots.txt (REP.md sections 4 and 5); the interface of storages, and the
-simplest one: in memory.
+"""What is stored of an origin's robots.txt (:class:`Entry`; REP.md sections 4 and 5);
+the interface of storages (:class:`Storage`), and the simplest of them, in memory.
 
-An entry is stored as a header (JSON) and a packed body (raw deflate, see :func:`squeeze`);
-:meth:`Entry.pack` joins both. Raise :data:`SCHEMA` if an older version of this package could
-misread what a newer one writes; it ignores unknown fields, so these need no new schema.
+An entry is stored as a header (JSON) and a packed body (raw deflate, see
+:func:`squeeze`); :meth:`Entry.pack` joins both.
 """
 
 from __future__ import annotations
@@ -23,8 +22,13 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.settings import RepSettings
 
 SCHEMA = 1
+"""The form of stored entries. Raise it if an older version of this package could
+misread what a newer one writes. An older version ignores fields that it doesn't know,
+so a new field needs no new schema."""
 
-# A preset dictionary, as most files are short. Part of the schema: it must never change.
+# What compression finds repetitions of from the first byte on: most files are short,
+# and look like this. Stored entries can't be unpacked without it, so it must never
+# change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -35,39 +39,52 @@ _PRESET = (
     b"User-agent: *\nDisallow: /wp-admin/\nAllow: /\nDisallow: /"
 )
 
-# Bodies are cut to less, but a damaged one may unpack to anything.
-_MAX_BYTES = 2 * MAX_BYTES
+# Bytes that a body may unpack to. Ours are cut to MAX_BYTES; a damaged one may be
+# anything.
+_MAX_UNPACKED = 2 * MAX_BYTES
 
-# Bytes of what another program may have written to a shared cache: more is not even read.
 MAX_ENTRY_HEADER = 262_144
+"""Bytes of a header. Storages don't even read a longer one: another program that shares
+the cache may have written anything."""
+
 MAX_PACKED = MAX_BYTES + 8_192
+"""Bytes of a packed body. Storages don't even read a longer one, either. It is more
+than MAX_BYTES, as what can't be compressed gets a little longer than it was."""
+
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
+
 MAX_BATCH = 32 * 1024 * 1024
-"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched again."""
+"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched
+again."""
 
 MAX_TURNS = 1000
-"""Turns of an origin that may be reserved before another: more than a fleet has processes."""
+"""Turns of an origin that may be reserved before another: more than a fleet has
+processes."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
-MAX_TEXT = 65_536
-"""Characters: longer than any URL from a header line that HTTP clients accept."""
+MAX_ENTRY_TEXT = 65_536
+"""Characters of a text in an entry: more than any URL has that comes from a header line
+which HTTP clients accept."""
 
 MAX_VALUE = 1000
 """Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
 
-# More attempts than fit into a century, and far from any overflow.
+# A counter's highest value: more attempts than fit into a century, and far from any
+# overflow.
 _MAX_COUNT = 10**9
 # Characters of a bot wall's sign: a newer version may know longer ones.
 _MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
-_SHOWN = 80
-# Bytes that a small window holds, beside the preset dictionary.
+_VALUE_LENGTH = 80
+# Data of fewer bytes is compressed with little memory: clearing more would take longer
+# than compressing.
 _SMALL = 2048
-# Overhead of an entry in memory: its key and its slot.
-_BYTES = 250
+# Bytes that an entry in memory takes besides its packed form: its key and its place in
+# a dictionary.
+_OVERHEAD_BYTES = 250
 
 
 class UnreadableEntry(ValueError):
@@ -76,20 +93,32 @@ class UnreadableEntry(ValueError):
 
 def squeeze(data: bytes) -> bytes:
     """Return *data*, compressed: what :attr:`Entry.packed` is of a body."""
-    # Little memory for little data: clearing it takes longer than compressing.
-    bits, memory = (-12, 5) if len(data) < _SMALL else (-15, 8)
-    squeezer = zlib.compressobj(6, zlib.DEFLATED, bits, memory, zdict=_PRESET)
+    # A small window and little memory for small data, see _SMALL. A negative number for
+    # the window means raw deflate, without header and checksum.
+    is_small = len(data) < _SMALL
+    window_bits = -12 if is_small else -15
+    memory_level = 5 if is_small else 8
+    squeezer = zlib.compressobj(
+        level=6,
+        method=zlib.DEFLATED,
+        wbits=window_bits,
+        memLevel=memory_level,
+        zdict=_PRESET,
+    )
     return squeezer.compress(data) + squeezer.flush()
 
 
 def unsqueeze(data: bytes) -> bytes:
-    """:raises UnreadableEntry: if *data* is not what :func:`squeeze` returned"""
+    """Return what :func:`squeeze` was given.
+
+    :raises UnreadableEntry: if *data* is not what it returned
+    """
     unsqueezer = zlib.decompressobj(-15, zdict=_PRESET)
     try:
-        plain = unsqueezer.decompress(data, _MAX_BYTES)
+        plain = unsqueezer.decompress(data, _MAX_UNPACKED)
     except (zlib.error, TypeError) as error:
         raise UnreadableEntry(f"broken: {error}") from None
-    if not unsqueezer.eof:
+    if not unsqueezer.eof:  # there is more, or less, than there should be
         raise UnreadableEntry("broken: it is cut off, or too large")
     return plain
 
@@ -98,8 +127,9 @@ def unsqueeze(data: bytes) -> bytes:
 class Entry:
     """Everything known of one origin's robots.txt. One entry serves all agents.
 
-    Times are seconds since the epoch. The first half describes the last answer that counted (rules,
-    or a missing file), the second the failures in a row since then, if any.
+    Times are seconds since the epoch. The fields from ``outcome`` to ``fresh_until``
+    describe the last answer that counted (rules, or a missing file); those from
+    ``unreachable_since`` to ``error``, the failures in a row since then, if any.
     """
 
     origin: str
@@ -108,33 +138,40 @@ class Entry:
     """When robots.txt was last requested, successfully or not."""
 
     outcome: Outcome = Outcome.UNREACHABLE
-    """Of the last answer that counted; ``UNREACHABLE`` if there never was one."""
+    """What the last answer that counted was; ``UNREACHABLE`` if there never was one."""
     status: int | None = None
+    """The answer's HTTP status; None if it had none."""
     url: str = ""
     """Where the answer came from, after redirects."""
     hops: int = 0
+    """How many redirects led there."""
     packed: bytes = b""
     """The body as received, truncated and compressed."""
     sha256: str | None = None
-    """Of the body, in hexadecimal; None if there are no rules."""
+    """The hash of the body, in hexadecimal; None if there are no rules."""
     wall: str = ""
-    """The sign by which a bot wall said that the answer was its own; empty without one. See
-    :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
+    """The sign by which a bot wall said that the answer was its own; empty without one.
+    See :data:`~scrapy_rep.protocol.availability.WALL_SIGNS`."""
     fetched_at: float | None = None
+    """When the answer came; None if there never was one."""
     fresh_until: float = 0.0
+    """When robots.txt has to be fetched again."""
 
     unreachable_since: float | None = None
-    """When the first failure in the row happened; None if the last attempt succeeded."""
+    """When the first failure in the row happened; None if the last attempt
+    succeeded."""
     unreachable_for: float = 0.0
     """How many seconds of the row count as unreachable: see
     :func:`~scrapy_rep.protocol.freshness.unreachable_seconds`."""
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest, in a row, were failures to resolve the host, to connect, or of TLS."""
+    """How many of the latest, in a row, were failures to resolve the host, to connect,
+    or of TLS."""
     proxy_attempts: int = 0
     """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
+    """When robots.txt may be requested again after the last failure."""
     not_before: float = 0.0
     """When the origin allows the next attempt (``Retry-After``)."""
     error: str | None = None
@@ -151,21 +188,24 @@ class Entry:
         return unsqueeze(self.packed) if self.packed else b""
 
     def __call__(self) -> bytes:
-        """Return :attr:`body`: the entry is its own callback, without a closure's memory."""
+        """Return :attr:`body`. So an entry can be passed where a function is wanted
+        that returns a body (``RobotsTxt`` in protocol/robotstxt.py); a closure for each
+        would take more memory."""
         return self.body
 
     @property
     def has_copy(self) -> bool:
         """Whether there are rules to use while the origin is unreachable.
 
-        A missing file is not a copy: an origin that had no robots.txt yesterday and answers 503 today is in
-        trouble, so it is polite to wait.
+        A missing file is not a copy: an origin that had no robots.txt yesterday and
+        answers 503 today is in trouble, so it is polite to wait.
         """
         return self.outcome is Outcome.RULES
 
     @property
     def note(self) -> str:
-        """What is strange about the last answer that counted, in words; empty if nothing is."""
+        """What is strange about the last answer that counted, in words; empty if
+        nothing is."""
         return f"a bot wall answered ({self.wall})" if self.wall else ""
 
     def check(self, origin: str) -> Entry:
@@ -175,24 +215,19 @@ class Entry:
         """
         self._check_values()
         if self.origin != origin:
-            raise UnreadableEntry(f"broken: it belongs to {self.origin[:_SHOWN]}")
-        has_body = self.has_copy or self.packed
-        if has_body and hashlib.sha256(self.body).hexdigest() != self.sha256:
-            raise UnreadableEntry("broken: its body does not match its hash")
+            raise UnreadableEntry(
+                f"broken: it belongs to {self.origin[:_VALUE_LENGTH]}"
+            )
+        if self.has_copy or self.packed:
+            sha256 = hashlib.sha256(self.body).hexdigest()
+            if sha256 != self.sha256:
+                raise UnreadableEntry("broken: its body does not match its hash")
         return self
 
     def _check_values(self) -> None:
-        for name, (optional, kind, *limits) in _KINDS.items():
-            value = getattr(self, name)
-            if value is None and optional:
-                continue
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise UnreadableEntry(f"broken: {name} is {value!r:.{_SHOWN}}")
-            size, wrong = (
-                (len(value), "too long") if kind is str else (value, "out of range")
-            )
-            if limits and not limits[0] <= size <= limits[1]:  # nor is NaN
-                raise UnreadableEntry(f"broken: {name} is {wrong}")
+        """Raise :class:`UnreadableEntry` if a field has a value that it can't have."""
+        for name, limits in _LIMITS.items():
+            limits.check(name, getattr(self, name))
         if self.sha256 is not None and not _SHA256.fullmatch(self.sha256):
             raise UnreadableEntry("broken: sha256 is not a hash")
 
@@ -201,8 +236,11 @@ class Entry:
         values: dict[str, Any] = {"schema": SCHEMA}
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name != "packed" and value != item.default:
-                values[item.name] = value.value if isinstance(value, Outcome) else value
+            if item.name == "packed" or value == item.default:
+                continue
+            if isinstance(value, Outcome):
+                value = value.value
+            values[item.name] = value
         return json.dumps(values, separators=(",", ":"))
 
     @classmethod
@@ -212,15 +250,17 @@ class Entry:
         :raises UnreadableEntry: if that fails
         """
         try:
-            if len(header) > MAX_ENTRY_HEADER or len(packed or b"") > MAX_PACKED:
+            packed = packed or b""
+            if len(header) > MAX_ENTRY_HEADER or len(packed) > MAX_PACKED:
                 raise UnreadableEntry("broken: it is too large")
             values = json.loads(header)
             schema = values["schema"]
             if schema > SCHEMA:
                 raise _newer(schema)
-            known = {name: values[name] for name in _KINDS if name in values}
-            known["outcome"] = Outcome(known.get("outcome", "unreachable"))
-            entry = cls(**known, packed=packed or b"")
+            # A newer version may have written fields that this one doesn't have.
+            ours = {name: values[name] for name in _LIMITS if name in values}
+            ours["outcome"] = Outcome(ours.get("outcome", "unreachable"))
+            entry = cls(**ours, packed=packed)
             entry._check_values()
             return entry
         except UnreadableEntry:
@@ -232,12 +272,15 @@ class Entry:
             OverflowError,
             RecursionError,
         ) as error:
-            raise UnreadableEntry(f"broken: {str(error)[:_SHOWN]}") from None
+            problem = str(error)[:_VALUE_LENGTH]
+            raise UnreadableEntry(f"broken: {problem}") from None
 
     def pack(self) -> bytes:
-        """Return the whole entry as bytes."""
+        """Return the whole entry as bytes: the schema (1 byte), the length of the
+        packed header (4 bytes), this header, and the packed body."""
         header = squeeze(self.header().encode())
-        return bytes([SCHEMA]) + len(header).to_bytes(4, "big") + header + self.packed
+        length = len(header).to_bytes(4, "big")
+        return bytes([SCHEMA]) + length + header + self.packed
 
     @classmethod
     def unpack(cls, data: bytes) -> Entry:
@@ -247,13 +290,17 @@ class Entry:
         """
         if not data:
             raise UnreadableEntry("broken: it is empty")
-        if data[0] > SCHEMA:
-            raise _newer(data[0])
-        end = 5 + int.from_bytes(data[1:5], "big")
-        return cls.from_parts(unsqueeze(data[5:end]), data[end:])
+        schema = data[0]
+        if schema > SCHEMA:
+            raise _newer(schema)
+        length = int.from_bytes(data[1:5], "big")
+        end_of_header = 5 + length
+        header = unsqueeze(data[5:end_of_header])
+        return cls.from_parts(header, data[end_of_header:])
 
 
 def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
+    """Return what :meth:`Entry.from_parts` returns, or the error that it raises."""
     try:
         return Entry.from_parts(header, packed)
     except UnreadableEntry as error:
@@ -261,24 +308,68 @@ def entry_or_error(header: Any, packed: Any = None) -> Entry | UnreadableEntry:
 
 
 def _newer(schema: object) -> UnreadableEntry:
+    """Return the error about an entry that a newer version of this package has
+    written."""
     return UnreadableEntry(
-        f"of the form {schema!r:.{_SHOWN}}; this version knows {SCHEMA}"
+        f"of the form {schema!r:.{_VALUE_LENGTH}}; this version knows {SCHEMA}"
     )
 
 
-# By annotation: the type, and the range of the value (of a text: of its length). _KINDS has these by
-# field, after whether the value may be None.
-_RANGES: dict[str, tuple[Any, ...]] = {
-    "Outcome": (Outcome,),
-    "str": (str, 0, MAX_TEXT),
-    "int": (int, 0, _MAX_COUNT),
-    "float": ((int, float), 0, MAX_TIME),
+class _Limits(NamedTuple):
+    """What values a field of an entry may have."""
+
+    type: Any
+    """The class of the values, or a tuple of several."""
+    range: tuple[float, float] | None = None
+    """The least and the greatest value; of a text, its length. None: any value."""
+    optional: bool = False
+    """Whether it may be None."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`UnreadableEntry` if the field *name* can't have this
+        *value*."""
+        if value is None and self.optional:
+            return
+        if not isinstance(value, self.type) or isinstance(value, bool):
+            raise UnreadableEntry(f"broken: {name} is {value!r:.{_VALUE_LENGTH}}")
+        if self.range is None:
+            return
+        least, greatest = self.range
+        is_text = isinstance(value, str)
+        size = len(value) if is_text else value
+        # NaN is not in any range.
+        if not least <= size <= greatest:
+            problem = "too long" if is_text else "out of range"
+            raise UnreadableEntry(f"broken: {name} is {problem}")
+
+
+# Limits of most fields, by the text of their annotations in Entry.
+_LIMITS_BY_ANNOTATION = {
+    "Outcome": _Limits(Outcome),
+    "str": _Limits(str, (0, MAX_ENTRY_TEXT)),
+    "int": _Limits(int, (0, _MAX_COUNT)),
+    "float": _Limits((int, float), (0, MAX_TIME)),
 }
-_KINDS = {
-    item.name: (item.default is None, *_RANGES[str(item.type).removesuffix(" | None")])
-    for item in fields(Entry)
-    if item.name != "packed"
-} | {"status": (True, int, *STATUSES), "wall": (False, str, 0, _MAX_WALL)}
+
+
+def _limits_of_fields() -> dict[str, _Limits]:
+    """Return the limits of each field in an entry's header, by its name."""
+    limits = {}
+    for item in fields(Entry):
+        if item.name == "packed":
+            continue
+        annotation = str(item.type).removesuffix(" | None")
+        usual = _LIMITS_BY_ANNOTATION[annotation]
+        is_optional = item.default is None
+        limits[item.name] = usual._replace(optional=is_optional)
+    # Two fields have narrower limits than their annotations say.
+    limits["status"] = _Limits(int, STATUSES, optional=True)
+    limits["wall"] = _Limits(str, (0, _MAX_WALL))
+    return limits
+
+
+# What Entry._check_values() goes by.
+_LIMITS = _limits_of_fields()
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -289,14 +380,18 @@ class Turn(NamedTuple):
     seconds: float
     """The delay: seconds between two requests, more than 0."""
     wait: float
-    """Seconds from now for which the process would wait by itself."""
+    """Seconds from now for which the process would wait if it were alone."""
 
     def moment(self, now: float, next_moment: object) -> float:
-        """Return when to send it, given when the origin's next request may be sent, as it was stored.
-        A time that is too far away, or isn't a number, doesn't count: others may have written it, or a
-        clock was set back."""
+        """Return when to send the request, in the unit of *now*, the current time.
+
+        *next_moment*: the stored time from which on the origin's next request may be
+        sent. One that is too far away, or isn't a number, doesn't count: other programs
+        may have written it, or a clock was set back.
+        """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
+            # If as many turns as possible come before this one.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment
@@ -306,13 +401,14 @@ class Turn(NamedTuple):
 class Storage:
     """Keeps entries after the process ends, and shares them with other processes.
 
-    Scrapy creates one with ``from_crawler(crawler)`` if the class has it, else without arguments. A
-    crawl calls the methods in threads, one at a time, so they may block and need no locks. An
-    exception is logged as a warning, and the crawl does without the storage for a while.
+    Scrapy creates one with ``from_crawler(crawler)`` if the class has it, else without
+    arguments. A crawl calls the methods in threads, one at a time, so they may block
+    and need no locks. An exception is logged as a warning, and the crawl does without
+    the storage for a while.
 
-    :meth:`load` and :meth:`save` are required; the other defaults suit a storage used by one process
-    at a time. A crawl calls the ``…_many`` methods, with up to 500 origins: override them where one
-    call can replace many.
+    :meth:`load` and :meth:`save` are required; the other defaults suit a storage used
+    by one process at a time. A crawl calls the ``…_many`` methods, with up to 500
+    origins: override them where one call can replace many.
     """
 
     def load(self, origin: str) -> Entry | None:
@@ -327,16 +423,18 @@ class Storage:
         raise NotImplementedError
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        """Return the entries stored for *origins*, by origin: for an unreadable one, its
-        :class:`UnreadableEntry`."""
-        found: dict[str, Entry | UnreadableEntry] = {}
+        """Return the entries stored for *origins*, by origin: for an unreadable one,
+        its :class:`UnreadableEntry`."""
+        entries: dict[str, Entry | UnreadableEntry] = {}
         for origin in origins:
             try:
-                if (entry := self.load(origin)) is not None:
-                    found[origin] = entry
+                entry = self.load(origin)
             except UnreadableEntry as error:
-                found[origin] = error
-        return found
+                entries[origin] = error
+                continue
+            if entry is not None:
+                entries[origin] = entry
+        return entries
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         """Store each of *entries*, see :meth:`save`."""
@@ -352,26 +450,41 @@ class Storage:
         raise NotImplementedError
 
     def body(self, sha256: str) -> bytes | None:
-        """Return the robots.txt body with this hash, in use or not; None if it isn't stored."""
+        """Return the robots.txt body with this hash, in use or not; None if it isn't
+        stored."""
         for entry in self.entries():
             if isinstance(entry, Entry) and entry.sha256 == sha256:
                 return entry.body
         return None
 
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
-        """Give *owner* the exclusive right to fetch the robots.txt of *origin* for some *seconds*, or
-        renew it. Return whether *owner* has the lease now; False: another owner does."""
+    def lease(
+        self,
+        origin: str,
+        owner: str,
+        seconds: float,
+    ) -> bool:
+        """Give *owner* the exclusive right to fetch the robots.txt of *origin* for some
+        *seconds*, or renew it. Return whether *owner* has the lease now; False: another
+        owner does."""
         return True
 
     def release(self, origin: str, owner: str) -> None:
         """End the lease of *origin*, if *owner* has it."""
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
         """Return which of *origins* are leased to *owner* now, see :meth:`lease`."""
-        # None: the method was probably meant to return True.
-        return {one for one in origins if self.lease(one, owner, seconds) is not False}
+        leased = set()
+        for origin in origins:
+            # None: a user's method without a return statement was probably meant to
+            # return True.
+            if self.lease(origin, owner, seconds) is not False:
+                leased.add(origin)
+        return leased
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         """End the leases of *origins*, see :meth:`release`."""
@@ -379,9 +492,10 @@ class Storage:
             self.release(origin, owner)
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
-        """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at least its
-        ``seconds`` after the last moment that any process reserved for its origin. Return the seconds
-        from now until each. Time is the storage's: processes' clocks may differ.
+        """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at
+        least its ``seconds`` after the last moment that any process reserved for its
+        origin. Return the seconds from now until each. Time is the storage's:
+        processes' clocks may differ.
 
         Without this method, each process keeps crawl delays by itself.
         """
@@ -392,7 +506,8 @@ class Storage:
         return None
 
     def save_value(self, name: str, value: str) -> None:
-        """Store *value*, a short text, as *name*, in place of the one before, until it is replaced.
+        """Store *value*, a short text, as *name*, in place of the one before, until it
+        is replaced.
 
         Without this method, ``REP_SITEMAP_SINCE = "last"`` takes all pages.
         """
@@ -402,7 +517,8 @@ class Storage:
 
 
 class BatchStorage(Storage):
-    """A storage that implements the ``…_many`` methods, which are all that a crawl calls."""
+    """A storage that implements the ``…_many`` methods, which are all that a crawl
+    calls."""
 
     def load(self, origin: str) -> Entry | None:
         entry = self.load_many([origin]).get(origin)
@@ -413,7 +529,12 @@ class BatchStorage(Storage):
     def save(self, entry: Entry) -> None:
         self.save_many([entry])
 
-    def lease(self, origin: str, owner: str, seconds: float) -> bool:
+    def lease(
+        self,
+        origin: str,
+        owner: str,
+        seconds: float,
+    ) -> bool:
         return bool(self.lease_many([origin], owner, seconds))
 
     def release(self, origin: str, owner: str) -> None:
@@ -421,17 +542,24 @@ class BatchStorage(Storage):
 
 
 class MemoryStorage(Storage):
-    """Entries in memory, packed: mostly a kilobyte each. Beyond a number of entries or bytes, the least
-    recently used are evicted. Over the limit of bytes, entries larger than their share go first,
-    so that a hundred large files can't evict ten thousand ordinary ones. The latest entry stays,
-    whatever its size."""
+    """Entries in memory, packed: mostly a kilobyte each.
+
+    Beyond a number of entries or bytes, the least recently used are evicted. Over the
+    limit of bytes, entries larger than their share go first, so that a hundred large
+    files can't evict ten thousand ordinary ones. The latest entry stays, whatever its
+    size.
+    """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
-        self._max_origins, self._max_bytes = max_origins, max_bytes
+        self._max_origins = max_origins
+        self._max_bytes = max_bytes
         self._bytes = 0
-        # Bytes, not objects: half the memory, and the same code path as on disk.
+        """What all entries take."""
         self._packed: dict[str, bytes] = {}
+        """Entries by origin, the least recently used first. They are bytes, not
+        objects: that takes half the memory, and the same code path as on disk."""
         self._large: dict[str, None] = {}
+        """Origins whose entries are larger than their share, in the same order."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> MemoryStorage:
@@ -443,32 +571,40 @@ class MemoryStorage(Storage):
         packed = self._packed.pop(origin, None)
         if packed is None:
             return None
-        self._packed[origin] = packed  # the most recently used one
+        # Put back at the end: now it is the most recently used one.
+        self._packed[origin] = packed
         if origin in self._large:
             self._large[origin] = self._large.pop(origin)
         return Entry.unpack(packed)
 
     def save(self, entry: Entry) -> None:
         self.drop(entry.origin)
-        packed = self._packed[entry.origin] = entry.pack()
-        size = _BYTES + len(packed)
+        packed = entry.pack()
+        self._packed[entry.origin] = packed
+        size = _OVERHEAD_BYTES + len(packed)
         self._bytes += size
+        # Its share is max_bytes / max_origins.
         if size * self._max_origins > self._max_bytes:
             self._large[entry.origin] = None
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        while (many := len(self._packed) > max_origins) or (
-            self._bytes > max_bytes and len(self._packed) > 1
-        ):
-            large = not many and len(self._large) > 1
-            self.drop(next(iter(self._large if large else self._packed)))
+        """Evict entries until no more than *max_origins* are left, and *max_bytes* of
+        them or a single one."""
+        while len(self._packed) > max_origins:
+            self.drop(next(iter(self._packed)))
+        while self._bytes > max_bytes and len(self._packed) > 1:
+            # If only one is large, it may be the latest entry.
+            has_large = len(self._large) > 1
+            evictable = self._large if has_large else self._packed
+            oldest = next(iter(evictable))
+            self.drop(oldest)
 
     def drop(self, origin: str) -> bool:
         packed = self._packed.pop(origin, None)
         if packed is None:
             return False
-        self._bytes -= _BYTES + len(packed)
+        self._bytes -= _OVERHEAD_BYTES + len(packed)
         self._large.pop(origin, None)
         return True
 

@@ -1,6 +1,10 @@
-"""How a crawl uses a storage: in threads, so that it can't block the event loop; in batches, so
-that it may be slow; and, once it failed, not at all for a while. A lease per origin lets only one
-process fetch its robots.txt."""
+"""How a crawl uses a storage: in threads, so that it can't block the event loop; in
+batches, so that it may be slow; and, once it failed, not at all for a while.
+
+A lease for each origin lets only one of the processes that share the storage fetch its
+robots.txt: a process *claims* an origin, and gets the stored entry, or the lease, or
+neither.
+"""
 
 from __future__ import annotations
 
@@ -39,19 +43,30 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Renewals before a lease would end: one may be late.
+# How often a lease is renewed until it would end: more than once, as a renewal may be
+# late.
 _RENEWALS = 3
-# Seconds for which calls of a kind that failed are skipped.
+# Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
-# Kinds of calls. Each may fail alone: a full disk may have room for a lease.
-_LOAD, _LEASE, _RELEASE, _SAVE, _CLOSE = "load", "lease", "release", "save", "close"
-_TURN = "turn"
-# Answers, and bytes of their bodies, kept while the storage fails. The oldest are dropped.
-_MAX_ENTRIES, _MAX_BYTES = 10_000, 16_000_000
-# Where ours are, for who misspells one; how similar a name must be; 1: identical.
+# What a storage does. Each may fail alone: a full disk may have room for a lease.
+_LOADING = "load"
+_LEASING = "lease"
+_RELEASING = "release"
+_SAVING = "save"
+_CLOSING = "close"
+_RESERVING = "turn"
+# Entries that are kept while they can't be saved, and bytes of their bodies. Beyond
+# that, the oldest are dropped, and their robots.txt files are fetched again in the next
+# crawl.
+_MAX_UNSAVED = 10_000
+_MAX_UNSAVED_BYTES = 16_000_000
+# Where our own storages are, to suggest one to users who misspell its path.
 _PACKAGE = "scrapy_rep.storages"
-_OURS = ("MemoryStorage", "RedisStorage", "SqliteStorage")
-_SIMILAR = 0.55
+_OUR_STORAGES = ("MemoryStorage", "RedisStorage", "SqliteStorage")
+# How similar a name must be for that (difflib): 1 is identical.
+_SIMILARITY = 0.55
+# Seconds by which a storage may round a wait down.
+_ROUNDING_SECONDS = 0.001
 
 
 class Successor(Protocol):
@@ -69,71 +84,95 @@ class Claim(NamedTuple):
 
 
 class _PendingClaim(NamedTuple):
+    """A call of :meth:`StorageClient.claim` that waits for its answer."""
+
     origin: str
     is_enough: Callable[[Entry], bool]
+    """Whether an entry makes a fetch needless."""
     answer: Deferred[Claim]
 
-    def settled_by(self, found: dict[str, Entry]) -> bool:
-        entry = found.get(self.origin)
+    def is_settled_by(self, entries: dict[str, Entry]) -> bool:
+        """Whether *entries*, by origin, have one that makes a fetch needless."""
+        entry = entries.get(self.origin)
         return entry is not None and self.is_enough(entry)
 
 
 class _PendingTurn(NamedTuple):
+    """A call of :meth:`StorageClient.turn` that waits for its answer."""
+
     origin: str
     seconds: float
+    """The crawl delay."""
     earliest: float
     """By the monotonic clock."""
     answer: Deferred[float | None]
 
 
 class _PendingValue(NamedTuple):
+    """A call of :meth:`StorageClient.load_value` that waits for its answer."""
+
     name: str
     answer: Deferred[str | None]
 
 
 class _Calls:
-    """Calls a storage for one process, blocking. A failure is logged once, and such calls are
-    skipped for a while: as if the storage were empty, and every lease free."""
+    """Calls a storage for one process, blocking. A failure is logged once, and the
+    operation that failed is skipped for a while: as if the storage were empty, and
+    every lease free."""
 
     def __init__(
-        self, crawler: Crawler, storage: Storage, lease_seconds: float
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        lease_seconds: float,
     ) -> None:
         self._crawler = crawler
         self.storage = storage
         self._name = type(storage).__name__
         self.lease_seconds = lease_seconds
         self._owner = uuid4().hex
-        self._told_unreadable = False
+        """The name of this process in leases."""
+        self._has_logged_unreadable = False
         self.again_at: dict[str, float] = {}
-        """When to try again, for each kind that failed."""
+        """The operations that failed, and when to try each again, by the monotonic
+        clock."""
 
     @property
     def fails(self) -> bool:
-        """Whether the last call of some kind failed."""
+        """Whether the last call of some operation failed."""
         return bool(self.again_at)
 
-    def works(self, kind: str) -> bool:
-        """Whether calls of *kind* work, or are due to be tried again."""
-        return self.again_at.get(kind, 0.0) <= time.monotonic()
+    def works(self, operation: str) -> bool:
+        """Whether *operation* works, or is due to be tried again."""
+        return self.again_at.get(operation, 0.0) <= time.monotonic()
 
-    def attempt(self, kind: str, otherwise: T, call: Callable[[], T]) -> T:
-        """Return what *call* returns; *otherwise* if it fails, or its *kind* failed recently."""
-        if not self.works(kind):
-            return otherwise
+    def attempt(
+        self,
+        operation: str,
+        fallback: T,
+        call: Callable[[], T],
+    ) -> T:
+        """Return what *call* returns; *fallback* if it fails, or its *operation* failed
+        recently."""
+        if not self.works(operation):
+            return fallback
         try:
             result = call()
         except Exception as error:  # noqa: BLE001
-            # A storage may raise anything: the disk is full, the server gone, the user's class broken.
-            if not self.again_at:
-                what = "read" if kind == _LOAD else "written"
+            # A storage may raise anything: the disk is full, the server gone, the
+            # user's class broken.
+            if not self.fails:
+                problem = "read" if operation == _LOADING else "written"
+                reason = text_of(error)
                 self._log(
                     logging.WARNING,
-                    f"The robots.txt cache ({self._name}) can't be {what}: {text_of(error)}. The crawl "
+                    f"The robots.txt cache ({self._name}) can't be {problem}: {reason}. The crawl "
                     f"goes on with what is in memory, and tries again every {_RETRY_SECONDS:g} s.",
                 )
-            self.again_at[kind] = time.monotonic() + _RETRY_SECONDS
-            return otherwise
-        if self.again_at.pop(kind, None) is not None and not self.again_at:
+            self.again_at[operation] = time.monotonic() + _RETRY_SECONDS
+            return fallback
+        has_failed_before = self.again_at.pop(operation, None) is not None
+        if has_failed_before and not self.fails:
             self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
         return result
 
@@ -141,92 +180,127 @@ class _Calls:
         extra = {"spider": self._crawler.spider}
         logger.log(level, "%(message)s", {"message": message}, extra=extra)
 
-    def claim(self, asked: list[_PendingClaim], renewed: list[str]) -> list[Claim]:
-        """Renew leases of *renewed*. Return answers to *asked*."""
-        found = self._load([one.origin for one in asked])
-        origins = [one.origin for one in asked if not one.settled_by(found)]
-        granted = self._lease([*renewed, *origins]).intersection(origins)
-        # Another process may have saved its answer between the two calls.
-        found |= self._load([*granted])
-        late = {
-            one.origin
-            for one in asked
-            if one.origin in granted and one.settled_by(found)
-        }
-        self._release([*late])
-        granted -= late
-        return [Claim(found.get(one.origin), one.origin in granted) for one in asked]
+    def claim(self, pending: list[_PendingClaim], to_renew: list[str]) -> list[Claim]:
+        """Renew the leases of *to_renew*, and return an answer to each of *pending*."""
+        entries = self._load([claim.origin for claim in pending])
+        wanted = []
+        for claim in pending:
+            if not claim.is_settled_by(entries):
+                wanted.append(claim.origin)
+        leased = self._lease([*to_renew, *wanted])
+        granted = leased.intersection(wanted)
+        # Another process may have saved its answer between the two calls: then there is
+        # nothing to fetch.
+        entries |= self._load(list(granted))
+        settled_meanwhile = set()
+        for claim in pending:
+            if claim.origin in granted and claim.is_settled_by(entries):
+                settled_meanwhile.add(claim.origin)
+        self._release(list(settled_meanwhile))
+        granted -= settled_meanwhile
+        answers = []
+        for claim in pending:
+            entry = entries.get(claim.origin)
+            is_granted = claim.origin in granted
+            answers.append(Claim(entry, is_granted))
+        return answers
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""
-        if not origins or not self.works(_LOAD):
+        if not origins or not self.works(_LOADING):
             return set(origins)
-        lease, seconds = self.storage.lease_many, self.lease_seconds
-        return self.attempt(
-            _LEASE, set(origins), lambda: set(lease(origins, self._owner, seconds))
-        )
+
+        def lease() -> set[str]:
+            lease_many = self.storage.lease_many
+            return set(lease_many(origins, self._owner, self.lease_seconds))
+
+        return self.attempt(_LEASING, set(origins), lease)
 
     def _release(self, origins: list[str]) -> None:
-        if origins:
-            self.attempt(
-                _RELEASE, None, lambda: self.storage.release_many(origins, self._owner)
-            )
+        """End this process's leases of *origins*."""
+        if not origins:
+            return
+
+        def release() -> None:
+            self.storage.release_many(origins, self._owner)
+
+        self.attempt(_RELEASING, None, release)
 
     def _load(self, origins: list[str]) -> dict[str, Entry]:
-        return (
-            self.attempt(_LOAD, {}, lambda: self._load_checked(origins))
-            if origins
-            else {}
-        )
+        """Return the sound entries of *origins*, by origin: none if the storage
+        fails."""
+        if not origins:
+            return {}
+        return self.attempt(_LOADING, {}, lambda: self._load_sound(origins))
 
-    def _load_checked(self, origins: list[str]) -> dict[str, Entry]:
-        found = {}
+    def _load_sound(self, origins: list[str]) -> dict[str, Entry]:
+        """Return the entries that can be read, by origin; log the first that can't."""
+        entries = {}
         for origin, entry in self.storage.load_many(origins).items():
             try:
                 if isinstance(entry, UnreadableEntry):
                     raise entry
-                found[origin] = entry.check(origin)
+                entries[origin] = entry.check(origin)
             except UnreadableEntry as error:
-                if not self._told_unreadable:
-                    self._told_unreadable = True
-                    self._log(
-                        logging.WARNING,
-                        f"Ignoring the robots.txt cache's entry for {origin}: it is {error}. Further "
-                        "unreadable entries are not reported.",
-                    )
-        return found
+                self._log_unreadable(origin, error)
+        return entries
 
-    def take_turns(self, asked: list[_PendingTurn]) -> list[float | None]:
-        """Return the moment of each, by the monotonic clock; None if the storage fails."""
-        waits = self.attempt(_TURN, None, lambda: self._take_turns(asked))
-        # From when the answer is here: no moment may come too early.
-        now = time.monotonic()
-        return [None] * len(asked) if waits is None else [now + wait for wait in waits]
+    def _log_unreadable(self, origin: str, error: UnreadableEntry) -> None:
+        """Log the first entry that can't be read."""
+        if self._has_logged_unreadable:
+            return
+        self._has_logged_unreadable = True
+        self._log(
+            logging.WARNING,
+            f"Ignoring the robots.txt cache's entry for {origin}: it is {error}. Further "
+            "unreadable entries are not reported.",
+        )
 
-    def _take_turns(self, asked: list[_PendingTurn]) -> list[float]:
+    def take_turns(self, pending: list[_PendingTurn]) -> list[float | None]:
+        """Return the moment of each turn, by the monotonic clock; None for each if the
+        storage fails."""
+        waits = self.attempt(_RESERVING, None, lambda: self._reserve(pending))
+        if waits is None:
+            return [None for _ in pending]
+        # The waits count from now on, not from when the storage was asked: no moment
+        # may come too early.
         now = time.monotonic()
-        turns = [
-            Turn(one.origin, one.seconds, max(0.0, one.earliest - now)) for one in asked
-        ]
+        return [now + wait for wait in waits]
+
+    def _reserve(self, pending: list[_PendingTurn]) -> list[float]:
+        """Return for how many seconds each turn has to wait."""
+        now = time.monotonic()
+        turns = []
+        for asked in pending:
+            own_wait = max(0.0, asked.earliest - now)
+            turns.append(Turn(asked.origin, asked.seconds, own_wait))
         waits = self.storage.turn_many(turns)
         for turn, wait in zip(turns, waits, strict=True):
-            if (
-                not turn.wait - 0.001
-                <= wait
-                <= turn.wait + (MAX_TURNS + 1) * turn.seconds
-            ):
+            shortest = turn.wait - _ROUNDING_SECONDS
+            longest = turn.wait + (MAX_TURNS + 1) * turn.seconds
+            if not shortest <= wait <= longest:
                 raise ValueError(f"turn_many() returned {wait!r:.20} for {turn}")
         return waits
 
     def load_value(self, name: str) -> str | None:
-        """Return a value; None if there is none, or the storage fails; "" if it is nothing that was saved."""
-        value: object = self.attempt(_LOAD, None, lambda: self.storage.load_value(name))
-        if value is None or (isinstance(value, str) and len(value) <= MAX_VALUE):
+        """Return a value; None if there is none, or the storage fails; "" if it is
+        nothing that was saved."""
+
+        def load() -> object:
+            return self.storage.load_value(name)
+
+        value = self.attempt(_LOADING, None, load)
+        if value is None:
+            return None
+        # A storage may return anything.
+        if isinstance(value, str) and len(value) <= MAX_VALUE:
             return value
         return ""
 
     def replace_value(
-        self, name: str, successor: Callable[[str | None], str | None]
+        self,
+        name: str,
+        successor: Callable[[str | None], str | None],
     ) -> None:
         """Store what *successor* makes of the value; None: leave it as it is."""
 
@@ -235,289 +309,356 @@ class _Calls:
             if value is not None:
                 self.storage.save_value(name, value)
 
-        self.attempt(_SAVE, None, replace)
+        self.attempt(_SAVING, None, replace)
 
-    def write(self, entries: list[Entry], released: list[str]) -> bool:
-        """Save *entries*, then end the leases of *released*. Return whether *entries* are saved."""
+    def write(self, entries: list[Entry], to_release: list[str]) -> bool:
+        """Save *entries*, then end the leases of *to_release*. Return whether *entries*
+        are saved."""
         if entries:
-            self.attempt(_SAVE, None, lambda: self.storage.save_many(entries))
-        self._release(released)
-        return not entries or _SAVE not in self.again_at
+            self.attempt(_SAVING, None, lambda: self.storage.save_many(entries))
+        self._release(to_release)
+        return not entries or _SAVING not in self.again_at
 
 
 class StorageClient:
-    """Calls a storage, one call at a time; what arrives meanwhile is batched into the next. Closes
-    the storage with the spider."""
+    """Calls a storage, one call at a time; what is asked of it meanwhile is batched
+    into the next call. Closes the storage with the spider."""
 
     def __init__(
-        self, crawler: Crawler, storage: Storage, lease_seconds: float
+        self,
+        crawler: Crawler,
+        storage: Storage,
+        lease_seconds: float,
     ) -> None:
         """*lease_seconds*: how long others wait at most for a process that died."""
         assert crawler.stats is not None
         self._stats = crawler.stats
         self._down = Gauge(crawler.stats, "rep/down/cache")
+        """The stat that is 1 while the storage fails (``Gauge`` in engine/log.py)."""
         self._calls = _Calls(crawler, storage, lease_seconds)
-        self._asked: dict[_PendingClaim, None] = {}
-        """Those whose answers somebody waits for."""
-        self._turns: list[_PendingTurn] = []
         self.name = type(storage).__name__
         self.shares_turns = type(storage).turn_many is not Storage.turn_many
         """Whether processes that share the storage can take turns by :meth:`turn`."""
-        self._values: list[_PendingValue] = []
         self.keeps_values = type(storage).save_value is not Storage.save_value
         """Whether the storage has values, for :meth:`load_value`."""
-        self._successors: dict[str, Successor] = {}
-        """What replaces a value when the storage closes, by the value's name."""
+
+        # What the next calls are about, see _work().
+        self._pending_claims: dict[_PendingClaim, None] = {}
+        """Claims that somebody waits for, oldest first; the values mean nothing."""
+        self._pending_turns: list[_PendingTurn] = []
+        self._pending_values: list[_PendingValue] = []
+        self._to_renew: list[str] = []
+        """Origins whose leases are to be renewed."""
+        self._to_release: set[str] = set()
+        """Origins whose leases are to be ended."""
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
+        self._successors: dict[str, Successor] = {}
+        """What replaces a value when the storage closes, by the value's name."""
+
         self._leased: set[str] = set()
-        self._renewed: list[str] = []
-        self._released: set[str] = set()
+        """Origins whose leases this process has, and keeps for now."""
+        self._renewal_timer: CallLaterResult | None = None
+        self._retry_timer: CallLaterResult | None = None
+        """Calls when a storage that could save nothing is to be tried again."""
         self._running = False
-        self._retry: CallLaterResult | None = None
-        self._renewal: CallLaterResult | None = None
-        self._closed: Deferred[None] | None = None
-        self._reason = ""
+        """Whether :meth:`_work` runs."""
+        self._all_done: Deferred[None] | None = None
+        """Fires when the storage is closed; None before :meth:`close`."""
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
-        # A method, which signals refer to weakly: the table of handlers belongs to the process, and
-        # would keep a closure, and so the crawl, in memory.
+        self._reason = ""
+        """Why the crawl ended."""
+        # A method, which signals refer to weakly: the table of handlers belongs to the
+        # process, and would keep a closure, and so the crawl, in memory.
         crawler.signals.connect(self.close, signals.spider_closed)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
-        """Return the stored entry; if it isn't good enough (*is_enough* is called in a thread), try
-        to take the lease. While the storage fails there are no entries, and every process may
-        fetch."""
-        if self._ended or not self._calls.works(_LOAD):
+        """Return the stored entry; if it isn't good enough (*is_enough* is called in a
+        thread), try to take the lease. While the storage fails there are no entries,
+        and every process may fetch."""
+        if self._ended or not self._calls.works(_LOADING):
             return Claim(None, granted=True)
-        asked = _PendingClaim(origin, is_enough, Deferred())
-        self._asked[asked] = None
-        self._go()
+        pending = _PendingClaim(origin, is_enough, Deferred())
+        self._pending_claims[pending] = None
+        self._begin_work()
         try:
-            return await maybe_deferred_to_future(asked.answer)
-        except (
-            BaseException
-        ):  # cancelled, or thrown away; the thread may get the lease yet
-            self._asked.pop(asked, None)
+            return await maybe_deferred_to_future(pending.answer)
+        except BaseException:
+            # The asker was cancelled, or thrown away. If the thread gets the lease yet,
+            # _answer_claims() gives it back.
+            self._pending_claims.pop(pending, None)
             self.give_back(origin)
             raise
 
-    async def turn(self, origin: str, seconds: float, wait: float) -> float | None:
-        """Return the moment of the monotonic clock at which this process may send the next request to
-        *origin*, *wait* seconds from now at the earliest: at least *seconds* after those of all
-        processes that share the storage. None if the storage fails."""
-        if self._ended or not self._calls.works(_TURN):
+    async def turn(
+        self,
+        origin: str,
+        seconds: float,
+        wait: float,
+    ) -> float | None:
+        """Return the moment of the monotonic clock at which this process may send the
+        next request to *origin*, *wait* seconds from now at the earliest: at least
+        *seconds* after those of all processes that share the storage. None if the
+        storage fails."""
+        if self._ended or not self._calls.works(_RESERVING):
             return None
         earliest = time.monotonic() + wait
-        asked = _PendingTurn(origin, seconds, earliest, Deferred())
-        self._turns.append(asked)
-        self._go()
-        return await maybe_deferred_to_future(asked.answer)
+        pending = _PendingTurn(origin, seconds, earliest, Deferred())
+        self._pending_turns.append(pending)
+        self._begin_work()
+        return await maybe_deferred_to_future(pending.answer)
 
     async def load_value(self, name: str) -> str | None:
-        """Return the text that is stored as *name*; None if there is none, or the storage fails."""
+        """Return the text that is stored as *name*; None if there is none, or the
+        storage fails."""
         if self._ended:
             return None
-        asked = _PendingValue(name, Deferred())
-        self._values.append(asked)
-        self._go()
-        return await maybe_deferred_to_future(asked.answer)
+        pending = _PendingValue(name, Deferred())
+        self._pending_values.append(pending)
+        self._begin_work()
+        return await maybe_deferred_to_future(pending.answer)
 
     def replace_at_close(self, name: str, successor: Successor) -> None:
-        """When the crawl has ended, store what *successor* (called in a thread) returns, given the value
-        that is stored then and the reason why the crawl ended; None: leave it as it is."""
+        """When the crawl has ended, store what *successor* (called in a thread)
+        returns, given the value that is stored then and the reason why the crawl ended;
+        None: leave it as it is."""
         self._successors[name] = successor
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end its origin's lease: even if nothing can be saved now, so that
-        others may fetch; *entry* is saved once the storage works again."""
+        """Save *entry*, then end its origin's lease: even if nothing can be saved now,
+        so that others may fetch; *entry* is saved once the storage works again."""
         self._keep(entry)
         self.give_back(entry.origin)
-        self._go()
+        self._begin_work()
 
     def give_back(self, origin: str) -> None:
+        """End the lease of *origin*, if this process has it."""
         if origin in self._leased:
             self._leased.remove(origin)
-            self._released.add(origin)
-            self._go()
+            self._to_release.add(origin)
+            self._begin_work()
 
     async def close(self, reason: str = "") -> None:
-        """Finish everything else, end all leases and close the storage. *reason*: why the crawl ended."""
+        """Finish everything else, end all leases and close the storage. *reason*: why
+        the crawl ended."""
         self._reason = reason
-        for timer in (self._retry, self._renewal):
+        for timer in (self._retry_timer, self._renewal_timer):
             if timer is not None:
                 timer.cancel()
-        self._calls.again_at = dict.fromkeys(
-            self._calls.again_at, 0.0
-        )  # the last chance
-        self._released |= self._leased
+        # What failed is tried at once: it is the last chance. A new dictionary, since a
+        # thread may be changing the old one.
+        self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)
+        self._to_release |= self._leased
         self._leased.clear()
-        self._closed = Deferred()
-        self._go()
-        await maybe_deferred_to_future(self._closed)
+        self._all_done = Deferred()
+        self._begin_work()
+        await maybe_deferred_to_future(self._all_done)
 
     def _keep(self, entry: Entry) -> None:
         """Keep *entry* until it is saved. Beyond the limits, the oldest are lost."""
         self._forget(entry.origin)
         self._unsaved[entry.origin] = entry
         self._unsaved_bytes += len(entry.packed)
-        while len(self._unsaved) > _MAX_ENTRIES or (
-            self._unsaved_bytes > _MAX_BYTES and len(self._unsaved) > 1
-        ):
+        while self._has_too_many_unsaved:
             self._forget(next(iter(self._unsaved)))
             self._stats.inc_value("rep/cache/unsaved")
 
+    @property
+    def _has_too_many_unsaved(self) -> bool:
+        count = len(self._unsaved)
+        is_too_large = self._unsaved_bytes > _MAX_UNSAVED_BYTES and count > 1
+        return count > _MAX_UNSAVED or is_too_large
+
     def _forget(self, origin: str) -> None:
-        if (entry := self._unsaved.pop(origin, None)) is not None:
+        """Keep the unsaved entry of *origin* no longer, if there is one."""
+        entry = self._unsaved.pop(origin, None)
+        if entry is not None:
             self._unsaved_bytes -= len(entry.packed)
 
-    def _go(self) -> None:
+    def _begin_work(self) -> None:
         if not (self._running or self._ended):
             self._running = True
             deferred_from_coro(self._work())
 
     @property
-    def _saves(self) -> bool:
-        return bool(self._unsaved) and self._calls.works(_SAVE)
+    def _can_save(self) -> bool:
+        """Whether there is something to save, and saving works or is due to be tried
+        again."""
+        return bool(self._unsaved) and self._calls.works(_SAVING)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether there is something to ask of the storage now."""
+        return bool(
+            self._pending_turns
+            or self._pending_values
+            or self._pending_claims
+            or self._to_renew
+            or self._to_release
+            or self._can_save
+        )
 
     async def _work(self) -> None:
-        while (
-            self._turns
-            or self._values
-            or self._asked
-            or self._renewed
-            or self._released
-            or self._saves
-        ):
+        """Call the storage until nothing is pending; then close it, if that is
+        wanted."""
+        while self._has_work:
+            # A batch of each: no claim has to wait until everything is written.
             await self._take_turns()
             await self._load_values()
-            await (
-                self._answer()
-            )  # between any two writes: a claim doesn't wait for all of them
+            await self._answer_claims()
             await self._write()
         self._running = False
-        if self._closed is not None:
+        if self._all_done is not None:
             self._ended = True
             for name, successor in self._successors.items():
-                after = partial(successor, reason=self._reason)
-                await run_in_thread(self._calls.replace_value, name, after)
-            await run_in_thread(
-                self._calls.attempt, _CLOSE, None, self._calls.storage.close
-            )
-            self._closed.callback(None)
+                replacement = partial(successor, reason=self._reason)
+                await run_in_thread(self._calls.replace_value, name, replacement)
+            close = self._calls.storage.close
+            await run_in_thread(self._calls.attempt, _CLOSING, None, close)
+            self._all_done.callback(None)
 
     async def _take_turns(self) -> None:
-        asked = self._turns[:BATCH]
-        del self._turns[:BATCH]
-        if not asked:
+        """Answer a batch of calls of :meth:`turn`."""
+        pending = self._pending_turns[:BATCH]
+        del self._pending_turns[:BATCH]
+        if not pending:
             return
-        moments = await run_in_thread(self._calls.take_turns, asked)
-        for one, moment in zip(asked, moments, strict=True):
-            one.answer.callback(moment)
+        moments = await run_in_thread(self._calls.take_turns, pending)
+        for turn, moment in zip(pending, moments, strict=True):
+            turn.answer.callback(moment)
 
     async def _load_values(self) -> None:
-        asked, self._values = self._values, []
-        for pending in asked:
-            pending.answer.callback(
-                await run_in_thread(self._calls.load_value, pending.name)
-            )
+        """Answer the calls of :meth:`load_value`, which are few."""
+        pending = self._pending_values
+        self._pending_values = []
+        for asked in pending:
+            value = await run_in_thread(self._calls.load_value, asked.name)
+            asked.answer.callback(value)
 
-    async def _answer(self) -> None:
-        renewed = [one for one in self._renewed[:BATCH] if one in self._leased]
-        del self._renewed[:BATCH]
-        asked = list(islice(self._asked, BATCH - len(renewed)))
-        if not (asked or renewed):
+    async def _answer_claims(self) -> None:
+        """Answer a batch of claims, and renew leases."""
+        # Leases that were given back meanwhile are renewed no more.
+        renewed = [
+            origin for origin in self._to_renew[:BATCH] if origin in self._leased
+        ]
+        del self._to_renew[:BATCH]
+        room = BATCH - len(renewed)
+        pending = list(islice(self._pending_claims, room))
+        if not (pending or renewed):
             return
-        claims = await run_in_thread(self._calls.claim, asked, renewed)
+        claims = await run_in_thread(self._calls.claim, pending, renewed)
         self._down.set(self._calls.fails)
-        for one, claim in zip(asked, claims, strict=True):
+        for asked, claim in zip(pending, claims, strict=True):
             if claim.granted:
-                self._leased.add(one.origin)
-                self._released.discard(one.origin)
-            if one in self._asked:
-                del self._asked[one]
-                one.answer.callback(claim)
-            elif claim.granted:
-                self.give_back(one.origin)
-        if self._leased and self._renewal is None and self._closed is None:
-            self._renewal = call_later(
-                self._calls.lease_seconds / _RENEWALS, self._renew
-            )
+                self._leased.add(asked.origin)
+                self._to_release.discard(asked.origin)
+            if asked in self._pending_claims:
+                del self._pending_claims[asked]
+                asked.answer.callback(claim)
+            elif claim.granted:  # the asker was cancelled meanwhile
+                self.give_back(asked.origin)
+        is_closing = self._all_done is not None
+        if self._leased and self._renewal_timer is None and not is_closing:
+            seconds = self._calls.lease_seconds / _RENEWALS
+            self._renewal_timer = call_later(seconds, self._renew)
 
     def _renew(self) -> None:
-        # A fetch may wait for its slot, follow redirects, and last until its timeout.
-        self._renewal = None
-        self._renewed = list(self._leased)
-        self._go()
+        """Renew all leases: a fetch may wait for its slot, follow redirects, and last
+        until its timeout."""
+        self._renewal_timer = None
+        self._to_renew = list(self._leased)
+        self._begin_work()
 
     async def _write(self) -> None:
-        entries = list(islice(self._unsaved.values(), BATCH)) if self._saves else []
-        saved = {entry.origin for entry in entries}
-        released = [
-            origin
-            for origin in self._released
-            # The lease of an answer that a later call saves ends after that.
-            if not entries or origin in saved or origin not in self._unsaved
-        ][:BATCH]
-        self._released.difference_update(released)
-        if not (entries or released):
+        """Save a batch of entries, the oldest first, and end leases."""
+        entries: list[Entry] = []
+        if self._can_save:
+            entries = list(islice(self._unsaved.values(), BATCH))
+        to_release = self._leases_to_end_after(entries)
+        self._to_release.difference_update(to_release)
+        if not (entries or to_release):
             return
-        is_saved = await run_in_thread(self._calls.write, entries, released)
+        is_saved = await run_in_thread(self._calls.write, entries, to_release)
         self._down.set(self._calls.fails)
-        if not is_saved:
-            if self._closed is None:
-                if first := self._unsaved.get(entries[0].origin):
-                    self._keep(first)  # to the end: it may be the reason
-                self._retry = call_later(_RETRY_SECONDS, self._go)
-                return
-            entries = list(self._unsaved.values())  # nothing can be saved any more
-            self._stats.inc_value("rep/cache/unsaved", len(entries))
-        for entry in entries:
-            if (
-                self._unsaved.get(entry.origin) is entry
-            ):  # unless a newer one has replaced it
-                self._forget(entry.origin)
+        if is_saved:
+            for entry in entries:
+                # Unless a newer one has replaced it meanwhile.
+                if self._unsaved.get(entry.origin) is entry:
+                    self._forget(entry.origin)
+        elif self._all_done is None:
+            # The first entry may be the reason: next time, others come before it.
+            first = self._unsaved.get(entries[0].origin)
+            if first is not None:
+                self._keep(first)
+            self._retry_timer = call_later(_RETRY_SECONDS, self._begin_work)
+        else:  # closing: there is no next time
+            self._stats.inc_value("rep/cache/unsaved", len(self._unsaved))
+            for origin in list(self._unsaved):
+                self._forget(origin)
+
+    def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
+        """Return which leases may end once *entries* are saved. If others see that a
+        lease has ended, its origin's answer should be there: leases of answers that a
+        later call saves end after that. If nothing can be saved now (*entries* is
+        empty), all may end."""
+        saved = {entry.origin for entry in entries}
+        origins = []
+        for origin in self._to_release:
+            if not entries or origin in saved or origin not in self._unsaved:
+                origins.append(origin)
+        return origins[:BATCH]
 
 
 def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
-    """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it can't be made."""
+    """Return the storage that ``REP_CACHE_STORAGE`` names; ``SettingsError`` if it
+    can't be made."""
     name = settings.cache_storage
     try:
-        made = load_object(name)
-        if not (isinstance(made, type) and issubclass(made, Storage)):
+        storage_class = load_object(name)
+        if not (isinstance(storage_class, type) and issubclass(storage_class, Storage)):
             raise TypeError("it is not a subclass of scrapy_rep.storages.Storage")
-        return build_from_crawler(made, crawler)
+        return build_from_crawler(storage_class, crawler)
     except SettingsError:
         raise
     except Exception as error:  # a user's class may raise anything
-        hint = ""
-        if isinstance(error, ImportError) and (error.name or "").startswith("redis"):
-            hint = ' Try "pip install scrapy-rep[redis]".'
-        elif isinstance(name, str) and (meant := _meant_by(name)):
-            hint = f" Did you mean {meant}?"
-        message = f"REP_CACHE_STORAGE is {name!r}, which can't be used: {text_of(error)}.{hint}"
-        raise SettingsError(message) from error
+        raise SettingsError(
+            f"REP_CACHE_STORAGE is {name!r}, which can't be used: {text_of(error)}."
+            f"{_hint(name, error)}"
+        ) from error
+
+
+def _hint(name: object, error: Exception) -> str:
+    """Return a sentence about what to do, after a space; empty if we don't know."""
+    missing = (error.name or "") if isinstance(error, ImportError) else ""
+    if missing.startswith("redis"):
+        return ' Try "pip install scrapy-rep[redis]".'
+    meant = _meant_by(name) if isinstance(name, str) else ""
+    return f" Did you mean {meant}?" if meant else ""
 
 
 def _meant_by(path: str) -> str:
-    """Return the path of the storage of ours that *path* misspells; empty if it is none of ours, or
-    right."""
+    """Return the path of the storage of ours that *path* misspells; empty if it is none
+    of ours, or right."""
     folder, _, name = path.rpartition(".")
     package = folder.partition(".")[0]
-    if package and not get_close_matches(
-        package, [_PACKAGE.partition(".")[0], "storages"]
-    ):
+    # A class in another package is the project's. A name without a package is taken for
+    # one of ours.
+    ours = (_PACKAGE.partition(".")[0], "storages")
+    if package and not get_close_matches(package, ours):
         return ""
-    ours = {known.lower(): f"{_PACKAGE}.{known}" for known in _OURS}
-    similar = get_close_matches(name.lower(), ours, n=1, cutoff=_SIMILAR)
-    meant = ours[similar[0]] if similar else ""
-    return meant if meant != path else ""
+    names = {storage.lower(): storage for storage in _OUR_STORAGES}
+    similar = get_close_matches(name.lower(), names, n=1, cutoff=_SIMILARITY)
+    if not similar:
+        return ""
+    meant = f"{_PACKAGE}.{names[similar[0]]}"
+    return "" if meant == path else meant
 
 
 def open_storage(crawler: Crawler, settings: RepSettings) -> StorageClient | None:
-    """Return the client of the crawl's storage; None for plain memory, which needs none;
-    ``SettingsError`` if the storage can't be made."""
+    """Return the client of the crawl's storage; None for plain memory, which needs
+    none; ``SettingsError`` if the storage can't be made."""
     storage = make_storage(crawler, settings)
     if type(storage) is MemoryStorage:  # not a user's subclass
         return None

@@ -1,11 +1,11 @@
-"""Entries on a Redis server, shared by any number of machines. Needs the extra ``redis``, which is
-imported only where it is used."""
+"""Entries on a Redis server, shared by any number of machines. Needs the extra
+``redis``, which is imported only where it is used."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -29,85 +29,112 @@ from scrapy_rep.storages.base import (
     unsqueeze,
 )
 
-# A slower server counts as down for a while.
+# A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in
+# client.py).
 _TIMEOUT_SECONDS = 2.0
-# Keys in one call when iterating over all entries.
-_AT_A_TIME = 500
+# Keys in one call when iterating over all entries: other clients of the server wait for
+# each call.
+_KEYS_AT_A_TIME = 500
 
-# Returns what is there, and no more than the batch may have: others who share the server may have
-# written anything. What is longer than allowed, or no string, is empty.
-_READ = """
-local found, room = {}, tonumber(ARGV[2])
-for at, key in ipairs(KEYS) do
+# The following are programs in Lua, which the server runs: nothing comes between their
+# steps.
+
+# Returns the values of KEYS, and no more than a batch may have: other programs that
+# share the server may have written anything. A value that is longer than allowed, or no
+# string, is returned as an empty one. ARGV: the bytes that a value may have, and those
+# that all may have.
+_READ_SCRIPT = """
+local values = {}
+local room = tonumber(ARGV[2])
+for number, key in ipairs(KEYS) do
     local length = redis.pcall('STRLEN', key)
-    if type(length) == 'table' then
+    if type(length) == 'table' then  -- an error, with the message in err
         if not string.find(length.err, 'WRONGTYPE') then return length end
         length = math.huge
     end
     if length > tonumber(ARGV[1]) then
-        found[at] = ''
+        values[number] = ''
     elseif length <= room then
-        found[at] = redis.call('GET', key)
+        values[number] = redis.call('GET', key)
         room = room - length
     else
-        found[at] = false
+        values[number] = false
     end
 end
-return found
+return values
 """
 
-# Milliseconds. Returns a 1 for each lease the owner has now. What counts as free: a lease without
-# an end (lost in a restored dump) or with an impossibly late one; a value of another type.
-_LEASE = """
+# Takes or renews the leases under KEYS, and returns a 1 for each that the owner has
+# now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A lease
+# counts as free if it has no end (lost in a restored dump) or an impossibly late one,
+# or if its value is of another type.
+_LEASE_SCRIPT = """
 local leased = {}
-for at, key in ipairs(KEYS) do
+for number, key in ipairs(KEYS) do
     local owner = redis.pcall('GET', key)
-    local left = redis.call('PTTL', key)
-    if type(owner) == 'string' and owner ~= ARGV[1] and left >= 0 and left <= 10 * ARGV[2] then
-        leased[at] = 0
+    local remaining = redis.call('PTTL', key)
+    local is_sound = type(owner) == 'string' and remaining >= 0 and remaining <= 10 * ARGV[2]
+    if is_sound and owner ~= ARGV[1] then
+        leased[number] = 0
     else
         redis.call('SET', key, ARGV[1], 'PX', ARGV[2])
-        leased[at] = 1
+        leased[number] = 1
     end
 end
 return leased
 """
-_RELEASE = """
+# Ends the leases under KEYS that the owner has. ARGV: the owner.
+_RELEASE_SCRIPT = """
 for _, key in ipairs(KEYS) do
     if redis.pcall('GET', key) == ARGV[1] then redis.call('DEL', key) end
 end
 """
 
-# Milliseconds of the server's clock. ARGV: the most turns that may come before, then delay and own wait
-# of each. Returns how long each has to wait; see Turn.moment(). A key is gone once it has no effect.
-_TURN = """
+# Reserves a turn for each of KEYS, an origin each, and returns how long each has to
+# wait: what Turn.moment() in base.py does, in milliseconds of the server's clock. ARGV:
+# the most turns that may come before, then delay and own wait of each turn. The value
+# of a key is when the next request may be sent; then it expires.
+_TURN_SCRIPT = """
 local time = redis.call('TIME')
-local now, waits = time[1] * 1000 + math.floor(time[2] / 1000), {}
-for at, key in ipairs(KEYS) do
-    local delay, wait = tonumber(ARGV[2 * at]), tonumber(ARGV[2 * at + 1])
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local waits = {}
+for number, key in ipairs(KEYS) do
+    local delay = tonumber(ARGV[2 * number])
+    local wait = tonumber(ARGV[2 * number + 1])
     local value = redis.pcall('GET', key)
-    local earlier = type(value) == 'string' and tonumber(value) or 0
+    local next_moment = type(value) == 'string' and tonumber(value) or 0
     local moment = now + wait
-    if earlier > moment and earlier <= moment + ARGV[1] * delay then moment = earlier end
-    local following = moment + delay
-    redis.call('SET', key, string.format('%.0f', following), 'PX', string.format('%.0f', following - now))
-    waits[at] = moment - now
+    local latest = moment + ARGV[1] * delay
+    if next_moment > moment and next_moment <= latest then moment = next_moment end
+    waits[number] = moment - now
+    next_moment = string.format('%.0f', moment + delay)
+    local lifetime = string.format('%.0f', moment + delay - now)
+    redis.call('SET', key, next_moment, 'PX', lifetime)
 end
 return waits
 """
 
 
 class RedisStorage(BatchStorage):
-    """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and ``PREFIX:body:SHA256``.
+    """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and
+    ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many origins share one, and an old one is kept until it expires
-    so that decisions based on it can be checked.
+    Bodies have keys of their own: many origins share one, and an old one is kept until
+    it expires so that decisions based on it can be checked.
     """
 
-    client_class: Any = None
-    """By default ``redis.Redis``. For a cluster, a subclass sets ``redis.RedisCluster``."""
+    # What the public methods do is said in Storage (base.py).
 
-    def __init__(self, url: str, prefix: str, expiry: float) -> None:
+    client_class: Any = None
+    """By default ``redis.Redis``. For a cluster, a subclass sets
+    ``redis.RedisCluster``."""
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        expiry: float,
+    ) -> None:
         """:param expiry: seconds after its last change that an entry is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
@@ -116,11 +143,12 @@ class RedisStorage(BatchStorage):
         self._prefix = prefix
         self._expiry = max(1, int(expiry))
         self._url = url
-        redis.ConnectionPool.from_url(url)  # only reads it
+        redis.ConnectionPool.from_url(url)  # checks the URL, without a connection
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RedisStorage:
-        """Use the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's ``REDIS_URL``.
+        """Use the server at ``REP_CACHE_REDIS_URL``, else at scrapy-redis's
+        ``REDIS_URL``.
 
         :raises SettingsError: if neither is the URL of a Redis server
         """
@@ -141,71 +169,81 @@ class RedisStorage(BatchStorage):
 
     @cached_property
     def _client(self) -> Any:
-        """Made by the first call, since a cluster's client connects at once."""
+        """The Redis client. The first call makes it, in a thread, since a cluster's
+        client connects at once."""
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        return (self.client_class or redis.Redis).from_url(
+        client_class = self.client_class or redis.Redis
+        # Try again once, on a new connection: an idle one may have been closed, or its
+        # server may have become a replica in a failover.
+        retried = (redis.ConnectionError, redis.ReadOnlyError)
+        return client_class.from_url(
             self._url,
             socket_timeout=_TIMEOUT_SECONDS,
             socket_connect_timeout=_TIMEOUT_SECONDS,
-            # Once, on a new connection: an idle one may have been closed, or its server may have
-            # become a replica in a failover.
-            retry=Retry(NoBackoff(), 1, (redis.ConnectionError, redis.ReadOnlyError)),
+            retry=Retry(NoBackoff(), 1, retried),
         )
 
-    def _key(self, kind: str, name: str) -> str:
-        return f"{self._prefix}:{kind}:{name}"
+    def _key(self, namespace: str, name: str) -> str:
+        return f"{self._prefix}:{namespace}:{name}"
+
+    def _keys(self, namespace: str, names: Iterable[str]) -> list[str]:
+        return [self._key(namespace, name) for name in names]
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        entries = self._entries([self._key("entry", origin) for origin in origins])
-        return {
-            origin: entry
-            for origin, entry in zip(origins, entries, strict=True)
-            # Without its body: the server has evicted that.
-            if isinstance(entry, UnreadableEntry)
-            or (entry and (entry.packed or not entry.sha256))
-        }
+        stored = self._entries(self._keys("entry", origins))
+        entries = {}
+        for origin, entry in zip(origins, stored, strict=True):
+            if entry is None:
+                continue
+            if isinstance(entry, Entry) and entry.sha256 and not entry.packed:
+                continue  # the server has evicted its body, so it counts as absent
+            entries[origin] = entry
+        return entries
 
     def _entries(
-        self, keys: Sequence[str | bytes]
+        self,
+        keys: Sequence[str | bytes],
     ) -> list[Entry | UnreadableEntry | None]:
-        """Return what there is under each of *keys*, with the bodies that are still there."""
-        headers = self._values(keys, MAX_ENTRY_HEADER)
-        entries = [
-            None if header is None else entry_or_error(header) for header in headers
-        ]
-        hashes = {
-            one.sha256: None for one in entries if isinstance(one, Entry) and one.sha256
-        }
-        values = self._values([self._key("body", one) for one in hashes], MAX_PACKED)
+        """Return what is stored under each of *keys*, with the bodies that are still
+        there."""
+        entries: list[Entry | UnreadableEntry | None] = []
+        hashes: dict[str, None] = {}
+        # First the headers, which say which bodies they need.
+        for header in self._values(keys, MAX_ENTRY_HEADER):
+            entry = None if header is None else entry_or_error(header)
+            entries.append(entry)
+            if isinstance(entry, Entry) and entry.sha256:
+                hashes[entry.sha256] = None
+        # Then the bodies, each once, which are put into their entries.
+        values = self._values(self._keys("body", hashes), MAX_PACKED)
         bodies = dict(zip(hashes, values, strict=True))
-        return [
-            replace(one, packed=bodies[one.sha256] or b"")
-            if isinstance(one, Entry) and one.sha256
-            else one
-            for one in entries
-        ]
+        for number, entry in enumerate(entries):
+            if isinstance(entry, Entry) and entry.sha256:
+                packed = bodies[entry.sha256] or b""
+                entries[number] = replace(entry, packed=packed)
+        return entries
 
     def _values(self, keys: Sequence[str | bytes], limit: int) -> list[bytes | None]:
-        """Return the values of *keys*, within :data:`MAX_BATCH` bytes."""
-        return (
-            self._client.register_script(_READ)(keys, [limit, MAX_BATCH])
-            if keys
-            else []
-        )
+        """Return the values of *keys*, each within *limit* bytes, and all within
+        :data:`MAX_BATCH`; None for keys that don't exist, or for which there is no
+        room."""
+        if not keys:
+            return []
+        read = self._client.register_script(_READ_SCRIPT)
+        values: list[bytes | None] = read(keys, [limit, MAX_BATCH])
+        return values
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         pipeline = self._client.pipeline(transaction=True)
         for entry in entries:
             if entry.sha256 is not None:
-                pipeline.set(
-                    self._key("body", entry.sha256), entry.packed, ex=self._expiry
-                )
-            pipeline.set(
-                self._key("entry", entry.origin), entry.header(), ex=self._expiry
-            )
+                key = self._key("body", entry.sha256)
+                pipeline.set(key, entry.packed, ex=self._expiry)
+            key = self._key("entry", entry.origin)
+            pipeline.set(key, entry.header(), ex=self._expiry)
         pipeline.execute()
 
     def drop(self, origin: str) -> bool:
@@ -213,50 +251,65 @@ class RedisStorage(BatchStorage):
         pipeline = self._client.pipeline(transaction=False)
         pipeline.delete(self._key("entry", origin))
         pipeline.delete(self._key("lease", origin))
-        return bool(pipeline.execute()[0])
+        deleted, _ = pipeline.execute()
+        return bool(deleted)
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        # The prefix is not a pattern.
+        # What is a pattern to the server stands for itself in the prefix.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
-        keys = self._client.scan_iter(f"{literal}:entry:*", _AT_A_TIME)
-        while some := list(islice(keys, _AT_A_TIME)):
-            yield from filter(None, self._entries(some))
+        keys = self._client.scan_iter(f"{literal}:entry:*", _KEYS_AT_A_TIME)
+        while batch := list(islice(keys, _KEYS_AT_A_TIME)):
+            for entry in self._entries(batch):
+                # None: it has expired since.
+                if entry is not None:
+                    yield entry
 
     def body(self, sha256: str) -> bytes | None:
-        [packed] = self._values([self._key("body", sha256)], MAX_PACKED)
+        key = self._key("body", sha256)
+        [packed] = self._values([key], MAX_PACKED)
         return unsqueeze(packed) if packed else None
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
-        keys = [self._key("lease", origin) for origin in origins]
-        lease = self._client.register_script(_LEASE)
-        leased = lease(keys, [owner, max(1, int(seconds * 1000))])
-        return {origin for origin, one in zip(origins, leased, strict=True) if one}
+        milliseconds = max(1, int(seconds * 1000))
+        lease = self._client.register_script(_LEASE_SCRIPT)
+        marks = lease(self._keys("lease", origins), [owner, milliseconds])
+        leased = set()
+        for origin, is_leased in zip(origins, marks, strict=True):
+            if is_leased:
+                leased.add(origin)
+        return leased
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
-        release = self._client.register_script(_RELEASE)
-        release([self._key("lease", origin) for origin in origins], [owner])
+        release = self._client.register_script(_RELEASE_SCRIPT)
+        release(self._keys("lease", origins), [owner])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
-        keys = [self._key("turn", turn.origin) for turn in turns]
-        values: list[int] = [MAX_TURNS]
+        keys = []
+        arguments = [MAX_TURNS]
         for turn in turns:
-            # No moment may come too early.
-            values += [
-                max(1, math.ceil(turn.seconds * 1000)),
-                math.ceil(turn.wait * 1000),
-            ]
-        waits = self._client.register_script(_TURN)(keys, values)
-        return [int(wait) / 1000 for wait in waits]
+            keys.append(self._key("turn", turn.origin))
+            # Rounded up: no moment may come too early.
+            delay = math.ceil(turn.seconds * 1000)
+            wait = math.ceil(turn.wait * 1000)
+            arguments += [max(1, delay), wait]
+        reserve = self._client.register_script(_TURN_SCRIPT)
+        return [int(milliseconds) / 1000 for milliseconds in reserve(keys, arguments)]
 
     def load_value(self, name: str) -> str | None:
-        [value] = self._values([self._key("value", name)], MAX_VALUE)
+        key = self._key("value", name)
+        [value] = self._values([key], MAX_VALUE)
         return None if value is None else value.decode("utf-8", "replace")
 
     def save_value(self, name: str, value: str) -> None:
         self._client.set(self._key("value", name), value)
 
     def close(self) -> None:
-        if (client := vars(self).pop("_client", None)) is not None:
+        # Where cached_property keeps it: without a client, none is made to be closed.
+        client = vars(self).pop("_client", None)
+        if client is not None:
             client.close()

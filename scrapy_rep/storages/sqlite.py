@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from os.path import samestat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from scrapy.crawler import Crawler
 from scrapy.utils.project import data_path
@@ -37,25 +37,34 @@ from scrapy_rep.storages.journal import (
 
 T = TypeVar("T")
 
-# Marks the file as ours ("REPc").
+# A statement of SQL, and its parameters.
+_Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+
+# SQLite's application_id, which marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# Of the tables. Raise it with any change: older versions of this package leave the file alone then.
+# The tables' version, SQLite's user_version. Raise it with any change of the tables:
+# older versions of this package leave the file alone then.
 _VERSION = 1
 
-# Before the origin of a row in the table of leases: until then, no request of the origin may be sent.
-_TURN = "turn "
+# The table "leases" has rows of two other kinds as well, which have one of these words
+# before the text in the column "origin". A table of their own would be cleaner, but
+# files of earlier versions don't have it, and would be set aside.
 
-# Before the name of a value in the same table, whose rows have it as their owner: files of earlier versions
-# have no table for values, and with another one they would be set aside.
-_VALUE = "value "
-# A time that never comes: the row isn't deleted.
-_NEVER = 1e18
+# A turn: no request of the origin after this word may be sent before the row's "until".
+_TURN_PREFIX = "turn "
+# A value (Storage.load_value()): its name is after this word, its text is the row's
+# "owner".
+_VALUE_PREFIX = "value "
+# The "until" of values, a time that never comes: rows whose time has come are deleted.
+_FAR_FUTURE = 1e18
 
-# Other processes hold the lock for milliseconds.
+# Seconds to wait for the lock of the file: other processes hold it for milliseconds.
 _LOCK_SECONDS = 5.0
 
-# Bodies have a table of their own: many origins share one, and an old one is kept for a while so
-# that decisions based on it can be checked.
+# The header and the packed body of an entry are those of Entry in base.py. A lease says
+# which process ("owner") may fetch the robots.txt of an origin, and until when.
+# Bodies have a table of their own: many origins share one, and an old one is kept for a
+# while so that decisions based on it can be checked.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS entries (
     origin TEXT PRIMARY KEY,
@@ -79,25 +88,39 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 
-# Others who share the file may have written anything: what is too long is cut, and counts as broken.
+# What is read of a row. Other programs that share the file may have written anything: a
+# header that is too long is cut, which breaks it, and a body that is too long counts as
+# none.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
-_SELECT = (
+_LOAD_ENTRY = (
     f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 )
-_SAVE = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
+_SAVE_ENTRY = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
+# Parameters: SHA-256, time, packed body. Of a body that is there, only its use is
+# noted, and a damaged one is mended.
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
-_LEASE = """
+# Parameters: origin, owner, until; now, and the latest time at which a lease can end.
+# A row is changed if the lease is the owner's, free or over, or ends impossibly late.
+_TAKE_LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-# Some at a time: others wait for the lock.
+# Rows that are deleted at a time because they are old: other processes wait for the
+# lock meanwhile.
 _EXPIRING = 1000
+# When the next request of an origin may be sent; parameters: _TURN_PREFIX and the
+# origin; then the time.
+_LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
+_SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
+# A value that belongs to no origin; parameters: _VALUE_PREFIX and its name; then the
+# value, and _FAR_FUTURE.
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
+_SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
 DELETE FROM entries WHERE origin IN
 (SELECT origin FROM entries WHERE updated_at < ? LIMIT {_EXPIRING})
@@ -108,139 +131,178 @@ DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? 
 
 
 class SqliteStorage(BatchStorage):
-    """Entries in a file. If that is broken, or not ours, it is set aside and a new one created."""
+    """Entries in a file. If that is broken, or not ours, it is set aside and a new one
+    created."""
+
+    # What the public methods do is said in Storage (base.py).
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
-        """:param expiry: how many seconds older than one being saved an entry may be: else it is deleted"""
+        """Entries that are *expiry* seconds older than one being saved are deleted."""
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
+        """Open from the first call on."""
         self._opened: os.stat_result | None = None
+        """Which file that is: another may come to be at the same path."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
-        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the project."""
+        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the
+        project."""
         settings = RepSettings.from_settings(crawler.settings)
-        return cls(
-            Path(data_path(settings.cache_path)).absolute(), settings.cache_expiry
-        )
+        path = Path(data_path(settings.cache_path)).absolute()
+        return cls(path, settings.cache_expiry)
 
     def load_many(self, origins: Sequence[str]) -> dict[str, Entry | UnreadableEntry]:
-        query = f"{_SELECT} WHERE origin IN ({','.join('?' * len(origins))})"
+        marks = ",".join("?" for _ in origins)
+        query = f"{_LOAD_ENTRY} WHERE origin IN ({marks})"
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
-            found, room = {}, MAX_BATCH
+            entries = {}
+            room = MAX_BATCH  # bytes for the bodies of the other entries
             for origin, header, packed in db.execute(query, origins):
-                room -= len(packed) if isinstance(packed, bytes | str) else 0
+                if isinstance(packed, bytes | str):
+                    room -= len(packed)
                 if room < 0:
                     break
-                found[origin] = entry_or_error(header, packed)
-            return found
+                entries[origin] = entry_or_error(header, packed)
+            return entries
 
         return self._do(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
-        rows = [
-            (one.origin, one.header(), one.sha256, one.updated_at) for one in entries
-        ]
-        bodies = [
-            (one.sha256, one.updated_at, one.packed) for one in entries if one.sha256
-        ]
+        rows = []
+        bodies = []
+        latest = 0.0
+        for entry in entries:
+            header = entry.header()
+            rows.append((entry.origin, header, entry.sha256, entry.updated_at))
+            if entry.sha256:
+                bodies.append((entry.sha256, entry.updated_at, entry.packed))
+            latest = max(latest, entry.updated_at)
+        expired_before = latest - self._expiry  # older entries are deleted
 
         def save(db: sqlite3.Connection) -> None:
-            before = (
-                max((one.updated_at for one in entries), default=0.0) - self._expiry
-            )
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 db.executemany(_SAVE_BODY, bodies)
-                db.executemany(_SAVE, rows)
-                # Bodies expire after all entries that use them: saving one updates used_at.
-                if db.execute(_EXPIRE, (before,)).rowcount < _EXPIRING:
-                    db.execute(_EXPIRE_BODIES, (before,))
+                db.executemany(_SAVE_ENTRY, rows)
+                expired = db.execute(_EXPIRE, (expired_before,)).rowcount
+                # Fewer than the limit: no old entry is left. Bodies expire after all
+                # entries that use them, as saving an entry updates its body's used_at.
+                if expired < _EXPIRING:
+                    db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
 
         self._do(save)
 
     def drop(self, origin: str) -> bool:
         _, dropped = self._write(
-            ("DELETE FROM leases WHERE origin = ?", (origin,)),
-            ("DELETE FROM entries WHERE origin = ?", (origin,)),
+            [
+                ("DELETE FROM leases WHERE origin = ?", (origin,)),
+                ("DELETE FROM entries WHERE origin = ?", (origin,)),
+            ]
         )
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        for _, header, packed in self._do(lambda db: db.execute(_SELECT)):
+        rows = self._do(lambda db: db.execute(_LOAD_ENTRY))
+        for _, header, packed in rows:
             yield entry_or_error(header, packed)
 
     def body(self, sha256: str) -> bytes | None:
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
-        row = self._do(lambda db: db.execute(query, (sha256,)).fetchone())
-        return None if row is None or row[0] is None else unsqueeze(row[0])
+
+        def load(db: sqlite3.Connection) -> Any:
+            return db.execute(query, (sha256,)).fetchone()
+
+        row = self._do(load)
+        if row is None:
+            return None
+        [packed] = row
+        return None if packed is None else unsqueeze(packed)
 
     def lease_many(
-        self, origins: Sequence[str], owner: str, seconds: float
+        self,
+        origins: Sequence[str],
+        owner: str,
+        seconds: float,
     ) -> set[str]:
         now = time.time()
-        # A lease that ends later than any can: the clock was set back.
-        values = (owner, now + seconds, now, now + 10 * seconds)
-        changed = self._write(*((_LEASE, (origin, *values)) for origin in origins))
-        return {origin for origin, one in zip(origins, changed, strict=True) if one}
+        # No lease is that long: one that ends even later was taken before the clock was
+        # set back.
+        latest = now + 10 * seconds
+        statements = []
+        for origin in origins:
+            parameters = (origin, owner, now + seconds, now, latest)
+            statements.append((_TAKE_LEASE, parameters))
+        leased = set()
+        changes = self._write(statements)
+        for origin, changed in zip(origins, changes, strict=True):
+            if changed:
+                leased.add(origin)
+        return leased
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
-        self._write(*((delete, (origin, owner)) for origin in origins))
+        self._write([(delete, (origin, owner)) for origin in origins])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         def reserve(db: sqlite3.Connection) -> list[float]:
+            """Return how many seconds each turn has to wait."""
             waits = []
             with db:
                 db.execute("BEGIN IMMEDIATE")
                 now = time.time()  # after the wait for the lock
                 for turn in turns:
-                    key = f"{_TURN}{turn.origin}"
-                    row = db.execute(
-                        "SELECT until FROM leases WHERE origin = ?", (key,)
-                    ).fetchone()
-                    moment = turn.moment(now, row and row[0])
-                    next_moment = moment + turn.seconds
-                    db.execute(
-                        "INSERT OR REPLACE INTO leases VALUES (?, '', ?)",
-                        (key, next_moment),
-                    )
+                    key = _TURN_PREFIX + turn.origin
+                    row = db.execute(_LOAD_MOMENT, (key,)).fetchone()
+                    next_moment = None if row is None else row[0]
+                    moment = turn.moment(now, next_moment)
+                    db.execute(_SAVE_MOMENT, (key, moment + turn.seconds))
                     waits.append(moment - now)
             return waits
 
         return self._do(reserve)
 
     def load_value(self, name: str) -> str | None:
-        row = self._do(lambda db: db.execute(_LOAD_VALUE, (_VALUE + name,)).fetchone())
-        return None if row is None else str(row[0])
+        key = _VALUE_PREFIX + name
+
+        def load(db: sqlite3.Connection) -> Any:
+            return db.execute(_LOAD_VALUE, (key,)).fetchone()
+
+        row = self._do(load)
+        if row is None:
+            return None
+        [value] = row
+        return str(value)
 
     def save_value(self, name: str, value: str) -> None:
-        row = _VALUE + name, value, _NEVER
-        self._write(("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", row))
+        parameters = (_VALUE_PREFIX + name, value, _FAR_FUTURE)
+        self._write([(_SAVE_VALUE, parameters)])
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> list[int]:
+    def _write(self, statements: Sequence[_Statement]) -> list[int]:
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
             with db:
                 db.execute("BEGIN IMMEDIATE")
-                return [db.execute(*statement).rowcount for statement in statements]
+                changed = []
+                for statement, parameters in statements:
+                    changed.append(db.execute(statement, parameters).rowcount)
+                return changed
 
         return self._do(write)
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *action* on the file; if that is broken, on a new one."""
-        if (
-            not self._is_still_there()
-        ):  # deleted, say: writing to it would raise no error
+        """Run *action* on the file; if that is damaged, on a new one."""
+        # Writing to a file that was deleted, say, would raise no error.
+        if not self._is_still_there():
             self.close()
         try:
             if self._db is None:
@@ -250,37 +312,42 @@ class SqliteStorage(BatchStorage):
             self.close()
             if not is_damaged(error):
                 raise type(error)(f"{self._path}: {error}") from None
-            self._db = self._open(error)
+            self._db = self._open(damage=error)
         return action(self._db)
 
     def _open(self, damage: sqlite3.DatabaseError | None = None) -> sqlite3.Connection:
-        """*damage*: what was wrong with the file."""
+        """Open the file, and create it if there is none. *damage*: what is wrong with
+        the present file, which is set aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One process at a time: no file may be renamed while another process opens it, and only one
-        # may set it aside.
+        # One process at a time: no file may be renamed while another process opens it,
+        # and only one process may set it aside.
         name = f"{self._path}.lock"
-        with closing(
-            sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
-        ) as lock:
+        lock_file = sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
+        with closing(lock_file) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
-                # Whatever it is (a foreign file of that name, say), the cache itself isn't broken.
+                # Whatever it is (a foreign file of that name, say), the cache itself
+                # isn't damaged.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
+            # Another process may have set it aside, and made a new one.
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
-            return opened(self._path, _LOCK_SECONDS, self._set_up)[0]
+            db, _ = opened(self._path, _LOCK_SECONDS, self._set_up)
+            return db
 
     def _is_still_there(self) -> bool:
+        """Whether the file at the path is the one that was opened last."""
+        if self._opened is None:
+            return False
         try:
-            return self._opened is not None and samestat(
-                self._path.stat(), self._opened
-            )
+            return samestat(self._path.stat(), self._opened)
         except OSError:
             return False
 
     def _set_up(self, db: sqlite3.Connection) -> None:
+        """Check and prepare the file that was just opened, a new one maybe."""
         self._opened = self._path.stat()
         # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")

@@ -177,12 +177,8 @@ def run(folder: Path, proxy: Site, line: str) -> Done:
 
 
 def test_the_fields_are_documented() -> None:
-    rows = (
-        section(page("command.md"), "JSON")
-        .partition("| field | type |")[2]
-        .partition("\n\n")[0]
-    )
-    cells = [row.split("|")[1] for row in rows.splitlines() if row.startswith("| `")]
+    fields = section(page("command.md"), "JSON").partition("`--json --explain`")[0]
+    cells = re.findall("^- (`.+?): ", fields, re.MULTILINE)
     assert sorted(re.findall("`([a-z0-9_]+)`", " ".join(cells))) == sorted(FIELDS)
 
 

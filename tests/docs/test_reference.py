@@ -27,15 +27,14 @@ CODE = [
 ]
 
 
-def test_each_setting_has_a_heading_a_type_a_default_and_an_example() -> None:
+def test_each_setting_has_a_heading_a_type_a_default_a_reason_and_an_example() -> None:
     assert TEXTS.keys() == DEFAULTS.keys()
     with every_row() as row:
         for name, default in DEFAULTS.items():
             with row(name):
-                said = re.match(
-                    r"\n\*\*Type:\*\* .+ — \*\*Default:\*\* `(.+)`\n\n\S", TEXTS[name]
-                )
+                said = re.match(r"\n\*.+\*, `(.+)`\n\n\S", TEXTS[name])
                 assert said and ast.literal_eval(said[1]) == default
+                assert "Change it if" in " ".join(TEXTS[name].split())
                 example = re.search(
                     rf"^```python\n{name} = (.+)\n```$", TEXTS[name], re.MULTILINE
                 )
@@ -69,7 +68,7 @@ def test_there_is_one_command_to_install_it() -> None:
 def test_every_signal_is_documented() -> None:
     public = [name for name in vars(signals) if not name.startswith("_")]
     text = section(page("signals-and-stats.md"), "Signals")
-    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(public)
+    assert sorted(re.findall(r"^- `(\w+)`: ", text, re.MULTILINE)) == sorted(public)
 
 
 def test_every_stat_is_documented() -> None:

@@ -130,8 +130,8 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
 async def test_decisions_on_a_full_disk(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
-    monkeypatch.setattr(record_file, "_SECONDS", 0.01)
-    monkeypatch.setattr(record_file, "_MAX_WAITING", 100_000 if again else 1)
+    monkeypatch.setattr(record_file, "_WRITE_SECONDS", 0.01)
+    monkeypatch.setattr(record_file, "_MAX_WAITING_BYTES", 100_000 if again else 1)
     site, path = sites.add(robots=RULES), tmp_path / "d.jsonl"
     SmallDisk.room = 2000
     seen: list[int] = []

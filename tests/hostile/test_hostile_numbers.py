@@ -16,7 +16,7 @@ from scrapy_rep.reporting.recorder import Recorder, Signals
 from scrapy_rep.reporting.report import Report
 from scrapy_rep.reporting.summary import Counts
 from scrapy_rep.storages import Entry, UnreadableEntry
-from scrapy_rep.storages.base import MAX_TEXT, MAX_TIME
+from scrapy_rep.storages.base import MAX_ENTRY_TEXT, MAX_TIME
 from tests.helpers.behaviours import RULES, in_turn
 from tests.helpers.crawling import DAY, DOWN, OK, SLOW, Clock, StepSpider, crawl
 from tests.helpers.held import HOLD
@@ -37,7 +37,7 @@ WRONG = [
     *[(name, value) for name in TIMES for value in (1e300, -1.0, MAX_TIME + 1, 10**30)],
     *[("status", value) for value in (0, 99, 1000, 10**30, -200)],
     *[(name, value) for name in COUNTS for value in (-1, 10**30)],
-    *[(name, "x" * (MAX_TEXT + 1)) for name in ("url", "error")],
+    *[(name, "x" * (MAX_ENTRY_TEXT + 1)) for name in ("url", "error")],
     *[("sha256", value) for value in ("x", "A" * 64, "../../etc/passwd")],
 ]
 
@@ -95,11 +95,11 @@ async def test_a_clock_out_of_its_mind(
 
 PARTS: list[list[tuple[type, str]]] = [
     [
-        *((Counts, "leaves"), (Report, "add"), (ChangeWatch, "look")),
+        *((Counts, "count_origin"), (Report, "add"), (ChangeWatch, "find_change")),
         (Recorder, "_log_failure"),
     ],
-    [(ChangeWatch, "forbidden"), (RecordFile, "add"), (Signals, "resolved")],
-    [(RecordFile, "end"), (Recorder, "_count")],
+    [(ChangeWatch, "remember_refusal"), (RecordFile, "add"), (Signals, "resolved")],
+    [(RecordFile, "end"), (Recorder, "_count_answer")],
 ]
 
 

@@ -8,8 +8,12 @@ from scrapy_rep.inspection.findings import KINDS
 from scrapy_rep.inspection.lint import lint
 from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.protocol import RobotsTxt
+from tests.docs.examples import section
 from tests.helpers.docs import page
 from tests.inspection.lint_cases import ALL, CLEAN, FOUND
+
+SEVERITIES = {"error": "Errors", "warning": "Warnings", "note": "Notes"}
+"""By their headings in the manual."""
 
 
 def test_there_is_nothing_to_say() -> None:
@@ -28,13 +32,13 @@ def test_every_code_is_tested_and_documented() -> None:
     tested |= {"bad-usage", "bad-signal", "bad-license"}
     tested |= {"unknown-use", "signal-before-group", "not-checked"}
     assert KINDS.keys() == tested | {"no-file"}  # that one is the command's
-    rows = re.findall(
-        r"^\| (`[a-z0-9`, -]+) \| (\w+) \|", page("check.md"), re.MULTILINE
-    )
     documented = {
         code: severity
-        for cell, severity in rows
-        for code in re.findall("`(.+?)`", cell)
+        for severity, heading in SEVERITIES.items()
+        for codes in re.findall(
+            r"^- (`[a-z0-9`, -]+): ", section(page("check.md"), heading), re.MULTILINE
+        )
+        for code in re.findall("`(.+?)`", codes)
     }
     assert documented == {code: kind.severity for code, kind in KINDS.items()}
 

@@ -177,7 +177,7 @@ def check_bytes(
     assert sum(sizes) - max(sizes, default=0) <= most // 2
     if (storage := packed_of(table)) is not None:
         packed, size = storage._packed, storage._bytes
-        assert size == sum(base._BYTES + len(one) for one in packed.values())
+        assert size == sum(base._OVERHEAD_BYTES + len(one) for one in packed.values())
         assert {*storage._large} <= {*packed}
         assert size <= most - min(sum(sizes), most // 2) or alone
 

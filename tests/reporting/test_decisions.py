@@ -316,7 +316,7 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
 
 def forbids(counts: Counts, origin: Origin, line: int, pattern: str = "/x") -> None:
     decision = Decision(False, Rule(line, pattern, False), "*")
-    counts.forbids(RobotsDisallowed(origin, decision))
+    counts.count_refusal(RobotsDisallowed(origin, decision))
 
 
 def test_rules_are_counted_over_all_origins() -> None:
@@ -327,25 +327,25 @@ def test_rules_are_counted_over_all_origins() -> None:
         for _ in range(number + 1):
             forbids(counts, origin, 5 - number)
     forbids(counts, town[0], 9, "/y")
-    counts.forbids(
+    counts.count_refusal(
         RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN")
     )
     first, second = counts.rules.top
     assert (first.rule, first.times, first.all_origins) == ("Disallow: /x", 6, 3)
-    assert (second.rule, second.known[str(town[0])].line) == ("Disallow: /y", 9)
+    assert (second.rule, second.first_origins[str(town[0])].line) == ("Disallow: /y", 9)
 
 
 def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each origin once, though it leaves memory again and again."""
-    monkeypatch.setattr(module, "_RULES", 50)
+    monkeypatch.setattr(module, "_KEPT_RULES", 50)
     counts = Counts()
     for number in range(1000):
         origin = Origin("http", "site", number)
-        counts.no_answer(origin)
+        counts.note_unanswered(origin)
         entry = rules(str(origin)) if number % 4 == 0 else missing(str(origin))
         for _ in range(2):
-            counts.leaves(OriginState(entry, origin))
-        counts.no_answer(origin)  # a later fetch was cancelled
+            counts.count_origin(OriginState(entry, origin))
+        counts.note_unanswered(origin)  # a later fetch was cancelled
         forbids(counts, origin, 1, f"/{number % 300}")
         forbids(counts, origin, 1)
     assert counts.outcomes == {

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient_storages(monkeypatch)
     impatient(monkeypatch)
-    monkeypatch.setattr("scrapy_rep.reporting.record_file._SECONDS", 0.05)
+    monkeypatch.setattr("scrapy_rep.reporting.record_file._WRITE_SECONDS", 0.05)
 
 
 async def test_a_crawl_in_which_all_works_has_none(

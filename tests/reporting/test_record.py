@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.reporting.record import MAX_LINES, changed_lines, kind_of
+from scrapy_rep.reporting.record import MAX_CHANGED_LINES, changed_lines, kind_of
 from scrapy_rep.reporting.record_file import RecordFile
 from tests.helpers.behaviours import RULES, in_turn, redirect
 from tests.helpers.crawling import Clock, StepSpider, captured_log, crawl
@@ -182,7 +182,7 @@ def test_lines_that_were_moved_have_not_changed() -> None:
     assert (same["lines_added"], same["lines_removed"]) == (0, 0)
     many = b"".join(b"Disallow: /%d\n" % number for number in range(30_000))
     much = changed_lines(many, b"")
-    assert (much["lines_removed"], len(much["removed"])) == (30_000, MAX_LINES)
+    assert (much["lines_removed"], len(much["removed"])) == (30_000, MAX_CHANGED_LINES)
 
 
 async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:

@@ -227,7 +227,9 @@ async def test_a_storage_of_the_project(site: Site, tmp_path: Path) -> None:
     assert_clean(result)
 
 
-@pytest.mark.parametrize(("name", "value"), [("_SECONDS", 0.02), ("_BYTES", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("_WRITE_SECONDS", 0.02), ("_WRITE_BYTES", 1)]
+)
 async def test_written_as_the_crawl_goes(
     site: Site,
     path: Path,
@@ -264,7 +266,7 @@ def test_a_kill_loses_little(sites: Sites, tmp_path: Path, path: Path) -> None:
     assert run.reason is None
     found = read(path)
     shortest = min(len(line) for line in path.read_bytes().splitlines())
-    assert len(found) > 300 - record_file._BYTES / shortest
+    assert len(found) > 300 - record_file._WRITE_BYTES / shortest
     decided = [one["url"] for one in found if one["verdict"] == "disallowed"]
     assert len(set(decided)) == len(decided) > 10
 

@@ -420,14 +420,14 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(
 async def test_what_waits_to_be_saved_is_limited(
     world: StorageWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_MAX_ENTRIES", 20)
+    monkeypatch.setattr(client, "_MAX_UNSAVED", 20)
     world.storage.fails["save"] = FULL
     for origin in ORIGINS[:50]:
         await world.publish(missing(origin))
     waiting = world.client._unsaved
     assert (len(waiting), world.lost) == (20, 30)
     assert ORIGINS[49] in waiting
-    monkeypatch.setattr(client, "_MAX_BYTES", 4 * len(rules().packed))
+    monkeypatch.setattr(client, "_MAX_UNSAVED_BYTES", 4 * len(rules().packed))
     await world.publish(*(rules(f"http://{number}.large:80") for number in range(50)))
     assert (len(waiting), world.lost) == (4, 30 + 20 + 46)
     await world.client.close()

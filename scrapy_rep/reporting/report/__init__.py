@@ -1,8 +1,10 @@
-"""The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of HTML.
+"""The report (``REP_REPORT``, ``scrapy robots --report``): one self-contained page of
+HTML.
 
-It is made from the record alone, by a crawl as it goes, or from files later: `reading.py` sums up
-each crawl; `findings.py` says what needs a look; here is what differs between crawls; `page.html`,
-with `page.css` and `page.js`, is the page. Jinja is an extra, imported only when a report is written.
+It is made from the record alone, by a crawl as it goes, or from files later.
+`reading.py` sums up each crawl; `findings.py` decides what needs attention; this module
+finds what differs between crawls, and fills in the page: `page.html`, with `page.css`
+and `page.js`. Jinja is an extra, imported only when a report is written.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import base64
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -27,16 +28,17 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.state import OriginTable
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.syntax import normalise
-from scrapy_rep.reporting.record import ANSWERS, changed_lines
+from scrapy_rep.reporting.record import ANSWERS, QuotedLine, changed_lines
 from scrapy_rep.reporting.record_file import Feed
 from scrapy_rep.reporting.report.findings import findings_of, in_words
 from scrapy_rep.reporting.report.reading import (
-    MAX_CHANGES,
+    SHOWN_CHANGES,
     CrawlSum,
     Line,
     OriginRow,
     lines_of,
 )
+from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import clean, counted, date, duration
 
 if TYPE_CHECKING:
@@ -48,33 +50,41 @@ LIBRARY = "jinja2"
 
 MANUAL = "https://github.com/scrapy-rep/scrapy-rep/blob/main/docs/observing.md#report"
 
-_FOLDER = Path(__file__).parent
+_PAGE_FOLDER = Path(__file__).parent
 
 
-def is_possible(context: CrawlContext) -> bool:
-    """Whether Jinja is installed. If it isn't, the crawl goes on without a report."""
-    is_there = find_spec(LIBRARY) is not None
-    if not is_there:
-        logger.warning(
-            f"REP_REPORT needs {LIBRARY}, so there will be no report: "
-            'pip install "scrapy-rep[report]"',
-            extra=context.extra,
-        )
-    return is_there
+def check_library(context: CrawlContext) -> bool:
+    """Return whether Jinja is installed. If it isn't, warn that there will be no
+    report: the crawl goes on."""
+    if find_spec(LIBRARY) is not None:
+        return True
+    logger.warning(
+        f"REP_REPORT needs {LIBRARY}, so there will be no report: "
+        'pip install "scrapy-rep[report]"',
+        extra=context.extra,
+    )
+    return False
 
 
 class Report:
     """Sums up the record of a crawl, and writes the page when it has ended."""
 
     part = "report"
+    """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
 
-    def __init__(self, context: CrawlContext, uri: str, table: OriginTable) -> None:
+    def __init__(
+        self,
+        context: CrawlContext,
+        uri: str,
+        table: OriginTable,
+    ) -> None:
         """Raises ``SettingsError`` if *uri* can't be written to."""
         self._feed = Feed(context, "REP_REPORT", uri, overwrite=True)
         self._table = table
         self._crawl = CrawlSum()
 
     def add(self, fields: dict[str, Any]) -> None:
+        """Count a line of the record."""
         self._crawl.add(Line(fields))
 
     async def end(self) -> None:
@@ -88,25 +98,35 @@ class Report:
             self._feed.log_error("can't write the report to %(uri)s: %(error)s", error)
 
     async def _page(self) -> bytes:
-        quoted = await run_in_thread(
-            lambda: list(self._crawl.quoted())
-        )  # sorts many rows
-        states = (self._table.get(Origin.from_url(row.origin)) for row in quoted)
-        entries = {
-            (one.name, one.entry.sha256): one.entry for one in states if one is not None
-        }
+        """Return the page. What takes long happens in threads: sorting many rows,
+        unpacking bodies and filling in the template. The table of origins belongs to
+        the event loop."""
+        quoted = await run_in_thread(lambda: list(self._crawl.quoted()))
+        entries: dict[tuple[str, str], Entry] = {}
+        for row in quoted:
+            state = self._table.get(Origin.from_url(row.origin))
+            if state is not None and state.entry.sha256 is not None:
+                entries[state.name, state.entry.sha256] = state.entry
+
+        def body_of(origin: str, sha256: str) -> bytes | None:
+            entry = entries.get((origin, sha256))
+            return entry.body if entry is not None else None
 
         def make() -> bytes:
             data = ReportData([self._crawl])
-            data.fill(lambda *which: entries[which].body if which in entries else None)
+            data.fill(body_of)
             return render(data)
 
         return await run_in_thread(make)
 
 
+# Crawls of one record that are shown, each a column of the page. Others are only
+# mentioned.
 _CRAWLS = 50
-# Of robots.txt files: lines before and after the one that decided, and characters of each.
-_AROUND, _LENGTH = 4, 200
+# Lines of a robots.txt that are quoted before, and after, the one that decided.
+_LINES_AROUND = 4
+# Characters of each quoted line.
+_QUOTED_LINE_LENGTH = 200
 
 
 @dataclass(slots=True)
@@ -117,95 +137,121 @@ class Change:
     before: OriginRow
     after: OriginRow
     began: tuple[float, float]
-    """When these crawls did."""
+    """When each of the two crawls began."""
     diff: dict[str, Any] | None = None
-    """As :func:`changed_lines` returns it; None if it isn't known."""
+    """What ``changed_lines()`` in `record.py` returns; None if a file's text isn't
+    known."""
 
 
 class ReportData:
+    """What the page shows: one crawl, and how it differs from earlier ones."""
+
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
-        """*crawls*, each with its last line, the oldest first: the page shows the last one, and
-        compares all. *notes*: sentences about the record itself."""
-        self.crawls, self.crawl, self.notes = crawls, crawls[-1], notes
+        """*crawls*, each with its last line, the oldest first: the page shows the last
+        one, and compares all. *notes*: sentences about the record itself."""
+        self.crawls = crawls
+        self.crawl = crawls[-1]
+        self.notes = notes
         for crawl in crawls:
             crawl.end()
-        self.changes = [one for pair in pairwise(crawls) for one in _changes(*pair)]
+        self.changes: list[Change] = []
         """What differs between each crawl and the next."""
+        for before, after in pairwise(crawls):
+            self.changes += _changes(before, after)
 
     @classmethod
     def read(cls, record: Sequence[str | PathLike[str] | IO[bytes]]) -> ReportData:
         """Read files of JSON lines; ``OSError`` if a file can't be read."""
         by_name: defaultdict[str, CrawlSum] = defaultdict(CrawlSum)
-        unreadable = left_out = 0
-        for one in record:
-            with (
-                open(one, "rb")
-                if isinstance(one, (str, PathLike))
-                else nullcontext(one) as file
-            ):
-                for line in lines_of(file):
-                    if line is None:
-                        unreadable += 1
-                    elif (name := line.text("crawl", 40)) in by_name or len(
-                        by_name
-                    ) < _CRAWLS:
-                        by_name[name].add(line)
-                    else:
-                        left_out += 1
-        notes = {
-            f"Lines of the record that could not be read: {unreadable:,}.": unreadable,
-            f"Only the first {_CRAWLS} crawls on record are shown.": left_out,
-            "The record is empty.": not by_name,
-        }
-        crawls = sorted(by_name.values(), key=lambda one: one.began) or [CrawlSum()]
-        return cls(crawls, [note for note, count in notes.items() if count])
+        unreadable = 0
+        has_more_crawls = False
+        for line in _lines_of_files(record):
+            if line is None:
+                unreadable += 1
+                continue
+            name = line.text("crawl", 40)
+            if name in by_name or len(by_name) < _CRAWLS:
+                by_name[name].add(line)
+            else:
+                has_more_crawls = True
+        notes = []
+        if unreadable:
+            notes.append(f"Lines of the record that could not be read: {unreadable:,}.")
+        if has_more_crawls:
+            notes.append(f"Only the first {_CRAWLS} crawls on record are shown.")
+        if not by_name:
+            notes.append("The record is empty.")
+        crawls = sorted(by_name.values(), key=lambda crawl: crawl.began)
+        return cls(crawls or [CrawlSum()], notes)
 
     def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
-        """Add what the robots.txt files say. *body_of* finds an origin's by its SHA-256."""
-        for one in self.crawl.quoted():
-            body = body_of(one.origin, one.sha256)
+        """Add what the robots.txt files say. *body_of* returns a body, given the origin
+        and the body's SHA-256; None if there is none."""
+        for row in self.crawl.quoted():
+            body = body_of(row.origin, row.sha256)
             if body is not None:
-                one.excerpt = _excerpt(body, one.line)
-        for change in self.changes[:MAX_CHANGES]:
-            files = change.before.sha256, change.after.sha256
-            old, new = (body_of(change.origin, one) if one else b"" for one in files)
-            if old is not None and new is not None:
-                change.diff = changed_lines(old, new)
+                row.excerpt = _excerpt(body, row.line)
+        for change in self.changes[:SHOWN_CHANGES]:
+            bodies = []
+            for row_then in (change.before, change.after):
+                # Without a hash, there was no file, which is as good as an empty one.
+                sha256 = row_then.sha256
+                bodies.append(body_of(change.origin, sha256) if sha256 else b"")
+            before, after = bodies
+            if before is not None and after is not None:
+                change.diff = changed_lines(before, after)
+
+
+def _lines_of_files(
+    record: Sequence[str | PathLike[str] | IO[bytes]],
+) -> Iterator[Line | None]:
+    """Yield the lines of all files, which are open or named; see
+    :func:`.reading.lines_of`."""
+    for file in record:
+        if isinstance(file, (str, PathLike)):
+            with open(file, "rb") as opened:
+                yield from lines_of(opened)
+        else:
+            yield from lines_of(file)
 
 
 def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
-    """Yield whose robots.txt differs between two crawls, as far as both have an answer."""
-    for name, after in new.known.items():
-        before = old.known.get(name)
-        if before is None or {before.outcome, after.outcome} & {"none", "unreachable"}:
+    """Yield whose robots.txt differs between two crawls, as far as both have an
+    answer."""
+    for name, after in new.origins.items():
+        before = old.origins.get(name)
+        if before is None or _has_no_answer(before) or _has_no_answer(after):
             continue
         if (before.outcome, before.sha256) != (after.outcome, after.sha256):
             yield Change(name, before, after, (old.began, new.began))
 
 
-def _excerpt(body: bytes, line: int) -> list[tuple[int, str, bool]]:
+def _has_no_answer(row: OriginRow) -> bool:
+    return row.outcome in ("none", "unreachable")
+
+
+def _excerpt(body: bytes, line: int) -> list[QuotedLine]:
     """Return what stands around *line*, counted from 1."""
     lines = normalise(body).split("\n")
     if not 1 <= line <= len(lines):
         return []
-    first = max(0, line - 1 - _AROUND)
-    return [
-        (
-            number,
-            text.encode("latin-1").decode(errors="replace").rstrip()[:_LENGTH],
-            number == line,
-        )
-        for number, text in enumerate(lines[first : line + _AROUND], first + 1)
-    ]
+    first = max(1, line - _LINES_AROUND)
+    quoted = lines[first - 1 : line + _LINES_AROUND]
+    excerpt = []
+    for number, latin in enumerate(quoted, first):
+        # normalise() (protocol/syntax.py) returns each byte as a character of Latin-1.
+        text = latin.encode("latin-1").decode(errors="replace")
+        text = text.rstrip()[:_QUOTED_LINE_LENGTH]
+        excerpt.append(QuotedLine(number, text, decided=number == line))
+    return excerpt
 
 
 def render(data: ReportData) -> bytes:
     """Return the page: self-contained HTML in UTF-8."""
     from markupsafe import Markup
 
-    style, script = (
-        (_FOLDER / name).read_text("utf-8") for name in ("page.css", "page.js")
-    )
+    style = (_PAGE_FOLDER / "page.css").read_text("utf-8")
+    script = (_PAGE_FOLDER / "page.js").read_text("utf-8")
     text: str = _template().render(
         data=data,
         findings=findings_of(data.crawl),
@@ -213,12 +259,12 @@ def render(data: ReportData) -> bytes:
         in_words=in_words,
         manual=MANUAL,
         counted=counted,
-        most_changes=MAX_CHANGES,
+        most_changes=SHOWN_CHANGES,
         version=scrapy_rep.__version__,
         style=Markup(style),  # noqa: S704 (a file of ours)
         script=Markup(script),  # noqa: S704 (a file of ours)
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=_policy_hash(style),
+        script_hash=_policy_hash(script),
     )
     return text.lstrip().encode()
 
@@ -229,21 +275,42 @@ def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("scrapy_rep.reporting.report", ""),
         autoescape=True,  # all text comes from outside
-        # Not our own markup.
-        finalize=lambda value: clean(value) if type(value) is str else value,
+        finalize=_clean_text,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "number": lambda value: f"{value:,}",
-        "moment": lambda value: date(value, "%Y-%m-%d %H:%M:%S"),
-        "clock": lambda value: date(value, "%H:%M:%S"),
-        "duration": lambda value: f"{value:.1f} s" if value < 60 else duration(value),
-    }
+    environment.filters["number"] = _number
+    environment.filters["moment"] = _moment
+    environment.filters["clock"] = _clock
+    environment.filters["duration"] = _duration
     return environment.get_template("page.html")
 
 
-def _hash(text: str) -> str:
-    """Return the hash by which the page's Content-Security-Policy allows its own style and script."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def _clean_text(value: Any) -> Any:
+    """Escape what can't be printed in any text that the page shows. Our own markup is
+    ``Markup``, a subclass of ``str``, and stays as it is."""
+    return clean(value) if type(value) is str else value
+
+
+def _number(value: float) -> str:
+    return f"{value:,}"
+
+
+def _moment(seconds: float) -> str:
+    return date(seconds, "%Y-%m-%d %H:%M:%S")
+
+
+def _clock(seconds: float) -> str:
+    return date(seconds, "%H:%M:%S")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+def _policy_hash(text: str) -> str:
+    """Return the hash by which the page's Content-Security-Policy allows its own style
+    and script."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode()

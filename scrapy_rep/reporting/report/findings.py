@@ -1,4 +1,5 @@
-"""What needs a look, the most serious first. Findings about the same origins are one finding."""
+"""What the report says needs attention, the most serious first. What is found out about
+the same origins is one finding. `page.html` shows them all."""
 
 from __future__ import annotations
 
@@ -10,26 +11,38 @@ from scrapy_rep.reporting.report.reading import CrawlSum, OriginRow
 from scrapy_rep.text import counted
 
 LEVELS = ("error", "warning", "note")
+"""How serious a finding is, the most serious first."""
 
-# Examples that a finding names.
+# URLs or origins that a finding names: more would hide the other findings.
 _EXAMPLES = 5
+
+# What is said of origins, by the outcome of their last answer (a key of ``ANSWERS`` in
+# `record.py`).
+_STRANGE_ANSWERS = {
+    "challenge": "answered with a bot wall in place of robots.txt",
+    "html": "answered with an HTML page in place of robots.txt",
+    "redirected": "redirected in a loop, too many times, or without a target",
+}
 
 
 @dataclass(slots=True)
 class Finding:
+    """One item of the page's list of what needs attention."""
+
     level: str
     """One of :data:`LEVELS`."""
     sentences: list[str]
     sections: dict[str, str]
-    """The page's sections that say more, each with the outcome by which its table is filtered."""
+    """The page's sections that say more, each with the outcome by which its table is
+    filtered; empty: not filtered."""
     origins: frozenset[str] = frozenset()
-    """All that it is about; none if that isn't known."""
+    """All origins that it is about; none if they aren't known."""
     examples: list[str] = field(default_factory=list)
     """URLs or origins, not all of them."""
     has_more: bool = False
-    """Whether there are more than these."""
+    """Whether it is about more than the examples."""
     command: str = ""
-    """One that tells more."""
+    """A command that explains it; empty if there is none."""
 
     def join(self, other: Finding) -> None:
         """Add what *other* says about the same origins, or some of them."""
@@ -49,137 +62,214 @@ def _finding(
     urls: Collection[str] = (),
     command: str = "",
 ) -> Finding:
-    """Return a finding about *origins*; its examples are *urls*, or else the origins."""
-    shown = list(urls or origins)
-    has_more = len(shown) > _EXAMPLES
-    about = frozenset(origins)
-    sections = {section: outcome}
+    """Return a finding of one *sentence* about *origins*; its examples are *urls*, or
+    else the origins. *section*: the page's section about it; *outcome*: by which its
+    table is filtered."""
+    examples = list(urls or origins)
     return Finding(
-        level, [sentence], sections, about, shown[:_EXAMPLES], has_more, command
+        level,
+        [sentence],
+        {section: outcome},
+        frozenset(origins),
+        examples[:_EXAMPLES],
+        has_more=len(examples) > _EXAMPLES,
+        command=command,
     )
 
 
 def findings_of(crawl: CrawlSum) -> list[Finding]:
-    """Return what to show of *crawl*, after its last line."""
-    joined: list[Finding] = []
-    for finding in _findings(crawl, crawl.known.top):
-        for earlier in joined:
-            if finding.origins and finding.origins <= earlier.origins:
-                earlier.join(finding)
-                break
+    """Return the findings about *crawl*, after its last line (:meth:`CrawlSum.end`)."""
+    findings: list[Finding] = []
+    for finding in _single_findings(crawl, crawl.origins.top):
+        wider = _about_all_origins_of(finding, findings)
+        if wider is None:
+            findings.append(finding)
         else:
-            joined.append(finding)
-    return sorted(joined, key=lambda finding: LEVELS.index(finding.level))
+            wider.join(finding)
+    return sorted(findings, key=lambda finding: LEVELS.index(finding.level))
 
 
-def _findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
+def _about_all_origins_of(
+    finding: Finding,
+    earlier: Sequence[Finding],
+) -> Finding | None:
+    """Return the first of the *earlier* findings that is about each origin of
+    *finding*, if they are known."""
+    if not finding.origins:
+        return None
+    for candidate in earlier:
+        if finding.origins <= candidate.origins:
+            return candidate
+    return None
+
+
+def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
+    """Yield findings, several about an origin: an earlier one takes up later ones."""
     yield from _unreachable(crawl, rows)
     closed = crawl.closed
     yield from _start_requests(crawl, rows, closed)
-    for outcome, words in (
-        ("challenge", "answered with a bot wall in place of robots.txt"),
-        ("html", "answered with an HTML page in place of robots.txt"),
-        ("redirected", "redirected in a loop, too many times, or without a target"),
-    ):
-        yield from _of_outcome(crawl, rows, outcome, "warning", words)
-    if closed:
-        yield _finding(
-            "warning", f"{_count(closed)} closed to this crawler.", "rules", closed
+    for outcome, words in _STRANGE_ANSWERS.items():
+        yield from _of_outcome(
+            crawl,
+            rows,
+            outcome,
+            "warning",
+            words,
         )
+    if closed:
+        sentence = f"{counted(len(closed), 'origin')} closed to this crawler."
+        yield _finding("warning", sentence, "rules", origins=closed)
     yield from _sitemaps(crawl)
-    yield from _of_outcome(crawl, rows, "none", "note", "without an answer")
-    changed = dict.fromkeys(change["origin"] for change in crawl.changes.values())
-    for count, section, words, origins in (
-        (crawl.changes.all, "changes", "robots.txt files that changed in the crawl", changed),
-        (crawl.counts["page_dropped"], "pages", "Items and requests dropped because of page rules", ()),
-        (crawl.counts["usage_dropped"], "pages",
-         "Items and requests dropped because of usage preferences", ()),
-    ):  # fmt: skip
-        if count:
-            yield _finding("note", f"{words}: {count:,}.", section, list(origins))
+    yield from _of_outcome(
+        crawl,
+        rows,
+        "none",
+        "note",
+        "without an answer",
+    )
+    if crawl.changes:
+        changed = []
+        for change in crawl.changes.values():
+            if change["origin"] not in changed:
+                changed.append(change["origin"])
+        count = crawl.changes.ever_added
+        sentence = f"robots.txt files that changed in the crawl: {count:,}."
+        yield _finding("note", sentence, "changes", origins=changed)
+    yield from _dropped(crawl.counts["page_dropped"], "page rules")
+    yield from _dropped(crawl.counts["usage_dropped"], "usage preferences")
 
 
-def _count(origins: Collection[str]) -> str:
-    return counted(len(origins), "origin")
+def _dropped(count: int, reason: str) -> Iterator[Finding]:
+    """Yield what is said of *count* items and requests that were dropped because of
+    pages."""
+    if count:
+        sentence = f"Items and requests dropped because of {reason}: {count:,}."
+        yield _finding("note", sentence, "pages")
 
 
 def _of_outcome(
-    crawl: CrawlSum, rows: Sequence[OriginRow], outcome: str, level: str, words: str
+    crawl: CrawlSum,
+    rows: Sequence[OriginRow],
+    outcome: str,
+    level: str,
+    words: str,
 ) -> Iterator[Finding]:
+    """Yield what is said, in *words*, of origins whose last answer had this
+    *outcome*."""
     count = crawl.outcomes[outcome]
     if count:
         origins = [row.origin for row in rows if row.outcome == outcome]
         sentence = f"{counted(count, 'origin')} {words}."
-        yield _finding(level, sentence, "origins", origins, outcome=outcome)
+        yield _finding(
+            level,
+            sentence,
+            "origins",
+            origins,
+            outcome=outcome,
+        )
 
 
 def _unreachable(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield what is said of origins that could not be reached, and of requests to them."""
+    """Yield what is said of origins that could not be reached, and of requests to
+    them."""
     words = f"unreachable at the end ({in_words(crawl.reasons)})"
-    yield from _of_outcome(crawl, rows, "unreachable", "error", words)
-    gave_up = [
-        row.origin for row in rows if row.counts["given_up"] or row.counts["dropped"]
-    ]
+    yield from _of_outcome(
+        crawl,
+        rows,
+        "unreachable",
+        "error",
+        words,
+    )
     lost = crawl.counts["given_up"] + crawl.counts["dropped"]
     if lost and not crawl.dry_run:
+        origins = []
+        for row in rows:
+            if row.counts["given_up"] or row.counts["dropped"]:
+                origins.append(row.origin)
         sentence = f"{counted(lost, 'request')} given up or dropped."
-        yield _finding("warning", sentence, "given-up", gave_up)
+        yield _finding("warning", sentence, "given-up", origins=origins)
     kept = crawl.counts["kept"]
     if kept:
-        held = [row.origin for row in rows if row.held]
+        origins = [row.origin for row in rows if row.held]
         sentence = f"{counted(kept, 'request')} still held, kept for the next run."
-        yield _finding("note", sentence, "unreachable", held)
+        yield _finding("note", sentence, "unreachable", origins=origins)
 
 
 def _start_requests(
-    crawl: CrawlSum, rows: Sequence[OriginRow], closed: Collection[str]
+    crawl: CrawlSum,
+    rows: Sequence[OriginRow],
+    closed: Collection[str],
 ) -> Iterator[Finding]:
+    """Yield what is said of start requests that were refused. *closed*: origins that a
+    rule closes."""
     starts = crawl.finished.part("start_requests")
-    refused, unreachable = starts.number("refused"), starts.number("unreachable")
+    refused = starts.number("refused")
     if not refused:
         return
+    unreachable = starts.number("unreachable")
     forbidden = max(0, refused - unreachable)
-    parts = []
+    reasons = []
     if forbidden:
-        parts.append(f"robots.txt refused {counted(forbidden, 'start request')}")
+        reasons.append(f"robots.txt refused {counted(forbidden, 'start request')}")
     if unreachable:
-        parts.append(
-            f"{counted(unreachable, 'start request')} failed, robots.txt being unreachable"
-        )
+        requests = counted(unreachable, "start request")
+        reasons.append(f"{requests} failed, robots.txt being unreachable")
     passed = starts.flag("passed")
-    others = "; others got through" if passed else ", and none got through"
-    url, why = starts.text("url"), starts.text("why")
-    sentence = f"{' and '.join(parts)}{others}. The first was {url}: {why}."
-    first = "/".join(url.split("/", 3)[:3])
-    # All that is known of the others is how many there were. If all fail for one reason, they belong
-    # to the origins of which that reason is told.
-    down = {row.origin for row in rows if row.outcome == "unreachable"}
-    alike = (unreachable == refused and first in down) or (
-        forbidden == refused and first in closed
-    )
+    outcome = "; others got through" if passed else ", and none got through"
+    first_url = starts.text("url")
+    why = starts.text("why")
+    first = f"The first was {first_url}: {why}."
+    sentence = " and ".join(reasons) + f"{outcome}. {first}"
+    # Of the refused requests, the record names only the first. If all of them fail for
+    # one reason, and there is a finding about origins with that reason, this one
+    # belongs to it: then it is said to be about the first one's origin.
+    first_origin = _origin_part(first_url)
+    if forbidden:
+        alike = forbidden == refused and first_origin in closed
+    else:
+        down = {row.origin for row in rows if row.outcome == "unreachable"}
+        alike = unreachable == refused and first_origin in down
     yield _finding(
         "warning" if passed else "error",
         sentence,
         "rules" if forbidden else "unreachable",
-        [first] if refused == 1 or alike else (),
-        urls=[url],
+        [first_origin] if refused == 1 or alike else (),
+        urls=[first_url],
         command=starts.text("command"),
     )
 
 
 def _sitemaps(crawl: CrawlSum) -> Iterator[Finding]:
+    """Yield what is said of sitemaps that could not be read, other than guessed
+    ones."""
     count = crawl.counts["sitemaps_failed"]
     if not count:
         return
-    failed = [
-        row for row in crawl.sitemaps.top if row["failed"] and row["found"] != "guessed"
-    ]
+    failed = []
+    for row in crawl.sitemaps.top:
+        if row["failed"] and row["found"] != "guessed":
+            failed.append(row)
+    sentence = f"{counted(count, 'sitemap')} could not be read."
+    if failed:
+        sentence += f" The first: {failed[0]['problem']}."
     urls = [row["url"] for row in failed]
-    first = f" The first: {failed[0]['problem']}." if failed else ""
-    origins = {"/".join(url.split("/", 3)[:3]) for url in urls}
-    sentence = f"{counted(count, 'sitemap')} could not be read.{first}"
-    yield _finding("warning", sentence, "sitemaps", origins, urls=urls)
+    origins = {_origin_part(url) for url in urls}
+    yield _finding(
+        "warning",
+        sentence,
+        "sitemaps",
+        origins,
+        urls=urls,
+    )
+
+
+def _origin_part(url: str) -> str:
+    """Return what is before the path of *url*, which may be any text."""
+    return "/".join(url.split("/", 3)[:3])
 
 
 def in_words(reasons: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in reasons.most_common())
+    """Return reasons and how often each occurs, the most frequent first: ``2 HTTP 503,
+    1 timeout``."""
+    parts = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
+    return ", ".join(parts)

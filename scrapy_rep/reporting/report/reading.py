@@ -1,6 +1,11 @@
-"""From the record to the report: what became of origins, rules, sitemaps and pages, in rows of plain
-values and in bounded memory. Beyond a limit, the origins that have had nothing new for longest are
-only counted. Times are seconds since the epoch, positions on the time axis percent."""
+"""Sums up the record of a crawl for the report: what became of origins, rules, sitemaps
+and pages.
+
+:class:`CrawlSum` is given the lines of one crawl in turn, and keeps rows of plain
+values, which `page.html` shows and `findings.py` judges. Memory is bounded: beyond a
+limit, the origins that have had nothing new for longest are only counted. Times are
+seconds since the epoch; positions on the time axis are percent of its width.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from operator import attrgetter
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, NamedTuple
 
 from scrapy_rep.origins.policy import UNKNOWN_YET
 from scrapy_rep.reporting.record import (
@@ -28,55 +32,72 @@ from scrapy_rep.reporting.record import (
 )
 from scrapy_rep.text import duration
 
-_MAX_LINE = 1 << 22
+# Limits on what is read from one line of a record, which anybody may have written.
+
+# Bytes of a line. Ours are far shorter; a longer one is read in pieces, and counts as
+# unreadable.
+_MAX_LINE_BYTES = 1 << 22
+# Characters of a text.
 _MAX_TEXT = 2000
+# A larger number is cut to this one. The page's script, which sorts by numbers, has 53
+# bits for them.
 _MAX_NUMBER = 10**15
-_ITEMS = 50
+# Items of a list, or names of an object.
+_MAX_ITEMS = 50
 
 
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
-    """Yield the lines of a record; None for each that is none."""
-    while line := file.readline(_MAX_LINE):
+    """Yield the lines of a record; None for a line that isn't one. Blank lines are
+    skipped."""
+    while text := file.readline(_MAX_LINE_BYTES):
         try:
-            found = json.loads(line.decode())
+            fields = json.loads(text.decode())
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("verdict"), str):
-            yield Line(found)
-        elif not line.isspace():
+            fields = None
+        verdict = fields.get("verdict") if isinstance(fields, dict) else None
+        if isinstance(verdict, str):
+            yield Line(fields)
+        elif not text.isspace():
             yield None
 
 
 class Line:
-    """A JSON object whose values may be anything."""
+    """A line of the record, or an object within it: JSON whose values may be
+    anything."""
 
     __slots__ = ("fields",)
 
     def __init__(self, fields: object) -> None:
-        self.fields: dict[str, Any] = fields if isinstance(fields, dict) else {}
+        self.fields: dict[str, Any] = {}
+        if isinstance(fields, dict):
+            self.fields = fields
 
     def text(self, name: str, most: int = _MAX_TEXT) -> str:
-        """Return a text, cut to size; nothing for any other value."""
+        """Return a text, cut to *most* characters; nothing for any other value."""
         value = self.fields.get(name)
         return value[:most] if isinstance(value, str) else ""
 
     def number(self, name: str) -> int:
-        """Return a number that makes sense; 0 for any other value."""
+        """Return a number from 0 to 10¹⁵; 0 for any other value."""
         try:
-            return int(min(max(self.fields.get(name, 0), 0), _MAX_NUMBER))
-        except (TypeError, ValueError):
+            not_negative = max(self.fields.get(name, 0), 0)
+            return int(min(not_negative, _MAX_NUMBER))
+        except (TypeError, ValueError):  # ValueError: it is NaN
             return 0
 
     def seconds(self, name: str) -> float | None:
+        """Return a time in ISO 8601 as seconds since the epoch; None for any other
+        value."""
+        # Python 3.10 reads no Z.
+        text = self.text(name, 40).replace("Z", "+00:00")
         try:
-            return datetime.fromisoformat(
-                self.text(name, 40).replace("Z", "+00:00")
-            ).timestamp()
+            return datetime.fromisoformat(text).timestamp()
         except (ValueError, OverflowError):
             return None
 
     def flag(self, name: str) -> bool:
-        """Return whether a value is true itself."""
+        """Return whether a value is ``true``, not just something that counts as
+        true."""
         return self.fields.get(name) is True
 
     def part(self, name: str) -> Line:
@@ -84,115 +105,167 @@ class Line:
         return Line(self.fields.get(name))
 
     def items(self, name: str) -> list[Any]:
-        """Return the first values of a list; none of any other value."""
-        found = self.fields.get(name)
-        return found[:_ITEMS] if isinstance(found, list) else []
+        """Return the first 50 items of a list; none of any other value."""
+        value = self.fields.get(name)
+        return value[:_MAX_ITEMS] if isinstance(value, list) else []
 
     def texts(self, name: str) -> list[str]:
-        return [one[:_MAX_TEXT] for one in self.items(name) if isinstance(one, str)]
-
-
-_INTERESTING = ("forbidden", "dropped", "given_up", "passed", "held")
+        """Return the texts among the first 50 items of a list, each cut to size."""
+        items = self.items(name)
+        return [item[:_MAX_TEXT] for item in items if isinstance(item, str)]
 
 
 @dataclass(slots=True)
 class Period:
-    """A bar on the time axis: an unbroken row of failures to fetch a robots.txt, from the start of
-    the first fetch. Its *end*: ``answered``, ``given_up``, ``open``."""
+    """A bar on the time axis: an unbroken row of failures to fetch an origin's
+    robots.txt."""
 
     origin: str
     began: float
+    """When the first of these fetches began."""
     ended: float
     end: str = "open"
+    """How it ended: ``answered``; ``given_up``, with the last request; or ``open``,
+    with the crawl."""
     fetches: int = 0
     reason: str = ""
+    """The latest failure, in words."""
     requests: int = 0
+    """How many requests were held in it."""
     given_up: int = 0
+    """How many of them failed because it lasted too long."""
 
     @property
     def seconds(self) -> float:
         return max(0.0, self.ended - self.began)
 
 
+# Counts of an origin that bring it to the top of the page's table.
+_COUNTS_OF_TROUBLE = ("forbidden", "dropped", "given_up", "passed", "held")
+# Last answers of an origin that don't.
+_USUAL_OUTCOMES = ("rules", "missing", "denied", "none")
+
+
 @dataclass(slots=True)
 class OriginRow:
+    """What is known of an origin at the current line of the record."""
+
     origin: str
     outcome: str = "none"
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.ANSWERS`."""
-    kind: str = ""
+    cause: str = ""
+    """Why it is unreachable, in a word or two (``kind_of()`` in `record.py`); empty if
+    it isn't."""
     reason: str = ""
+    """What the record says about the last answer."""
     url: str = ""
+    """Where the last answer came from, after redirects."""
     status: int = 0
+    """The last answer's HTTP status; 0: none."""
     size: int | None = None
+    """Bytes of the last file."""
     delay: float | None = None
+    """Its crawl delay, in seconds."""
     sha256: str = ""
-    """Of the last file that counted."""
+    """The hash of the last file that counted."""
     sitemaps: int = 0
+    """How many its robots.txt lists."""
     counts: Counter[str] = field(default_factory=Counter)
-    """As :attr:`CrawlSum.counts`."""
+    """Its part of :attr:`CrawlSum.counts`."""
     held: int = 0
-    """How many are held, or wait, now."""
+    """How many requests are held, or wait for a first answer, now."""
     waiting: int = 0
-    """How many were held without an answer so far."""
+    """How many requests came to wait for a first answer since the last answer or
+    failure."""
     still_waiting: int = 0
-    """How many of them have not left."""
+    """How many of these have not left."""
     period: Period | None = None
-    """The one that goes on."""
+    """The period of failures that goes on now."""
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sorts those refused most first, and those whose answer is unusual."""
-        refused = sum(self.counts[name] for name in _INTERESTING)
-        interest = 2 * refused + (
-            self.outcome not in ("rules", "missing", "denied", "none")
-        )
+        """A key that sorts those refused most first, and of others those whose answer
+        is unusual."""
+        interest = 0
+        for name in _COUNTS_OF_TROUBLE:
+            interest += 2 * self.counts[name]
+        if self.outcome not in _USUAL_OUTCOMES:
+            interest += 1
         return -interest, by_domain(self.origin)
 
 
 @dataclass(slots=True)
-class SaidRow:
-    """What pages said about themselves: against which requests or items, or about which use."""
+class StatementRow:
+    """One thing that pages say about themselves, and how many do."""
 
-    about: str
+    subject: str
+    """Why something was dropped (one of :data:`DROPS`), or a use and whether it is
+    permitted."""
     text: str
+    """The statement, and where it stands."""
     url: str
+    """The first page."""
     count: int = 0
     dropped: int = 0
+    """How many requests or items were dropped because of it."""
 
 
-# Seconds between two ticks; for longer crawls, whole days.
-_STEPS = (
-    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20),
-    *(60, 120, 300, 600, 1200, 3600, 7200, 14400, 28800),
+# The time axis has a tick every so many seconds: the shortest of these steps with which
+# it has at most _TICKS of them. For longer crawls, a step is some whole days.
+_TICK_STEPS = (
+    # Parts of a second.
+    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    # Seconds.
+    *(1, 2, 5, 10, 20),
+    # Minutes: 1, 2, 5, 10, 20.
+    *(60, 120, 300, 600, 1200),
+    # Hours: 1, 2, 4, 8.
+    *(3600, 7200, 14400, 28800),
 )
 _TICKS = 7
+_DAY_SECONDS = 86400
+# Percent of the axis that a bar takes at least: the shortest must be visible.
+_NARROWEST = 0.3
 
 
 class Axis:
-    """Time since the beginning of the crawl."""
+    """The time axis: from the beginning of the crawl (0) to its end (100)."""
 
     def __init__(self, began: float, ended: float) -> None:
         self._began = began
-        self._span = span = max(ended - began, 0.001)
-        days = 86400 * (1 + span // (86400 * _TICKS))
-        step = next((one for one in _STEPS if span <= _TICKS * one), days)
-        moments = [number * step for number in range(int(span / step) + 1)]
-        texts = [f"+{at:g} s" if step < 60 else f"+{duration(at)}" for at in moments]
-        self.ticks = [
-            (self.x(began + at), text) for at, text in zip(moments, texts, strict=True)
-        ]
-        """Where they are, and what they say."""
+        self._span = max(ended - began, 0.001)
+        self.ticks: list[tuple[float, str]] = []
+        """Position and label of each tick."""
+        step = self._tick_step()
+        for number in range(int(self._span / step) + 1):
+            seconds = number * step
+            position = self.x(began + seconds)
+            words = f"{seconds:g} s" if step < 60 else duration(seconds)
+            self.ticks.append((position, f"+{words}"))
+
+    def _tick_step(self) -> float:
+        """Return how many seconds are between two ticks."""
+        for step in _TICK_STEPS:
+            if self._span <= _TICKS * step:
+                return step
+        # So many that there are no more ticks than that, either.
+        days = 1 + self._span // (_DAY_SECONDS * _TICKS)
+        return _DAY_SECONDS * days
 
     def x(self, at: float) -> float:
-        return round(min(100.0, max(0.0, 100 * (at - self._began) / self._span)), 3)
+        """Return the position of a time, within the axis."""
+        percent = 100 * (at - self._began) / self._span
+        return round(min(100.0, max(0.0, percent)), 3)
 
-    def bar(self, one: Period) -> tuple[float, float]:
-        """Return where a bar begins, and its width: visible, however short it is."""
-        left = min(self.x(one.began), 100 - _NARROWEST)
-        return left, round(max(_NARROWEST, self.x(one.ended) - left), 3)
+    def bar(self, period: Period) -> tuple[float, float]:
+        """Return where the bar of *period* begins, and its width: visible, however
+        short it is."""
+        left = min(self.x(period.began), 100 - _NARROWEST)
+        width = max(_NARROWEST, self.x(period.ended) - left)
+        return left, round(width, 3)
 
 
-_NARROWEST = 0.3
+# Points that a timeline is thinned out to. It grows to twice as many before.
 _POINTS = 500
 
 
@@ -201,52 +274,83 @@ class Timeline:
 
     def __init__(self) -> None:
         self._points: list[tuple[float, int]] = []
-        self._now = self._least = 0
+        """Each time at which the number changed, and the number from then on, less that
+        at first."""
+        self._count = 0
+        self._least = 0
+        """The smallest count. It is negative if requests leave that an earlier run
+        held: so many were there from the beginning, though this record has no line
+        about their arrival."""
 
-    def change(self, at: float, by: int) -> None:
-        """Note that this many more are held from then on."""
-        self._now += by
-        self._least = min(self._least, self._now)
+    def change(self, at: float, difference: int) -> None:
+        """Note that *difference* more requests are held from then on."""
+        self._count += difference
+        self._least = min(self._least, self._count)
         if self._points:
-            at = max(at, self._points[-1][0])  # the clock may be set back
-        self._points.append((at, self._now))
+            latest, _ = self._points[-1]
+            at = max(at, latest)  # the clock may have been set back
+        self._points.append((at, self._count))
         if len(self._points) > 2 * _POINTS:
-            # Keep half of them: the larger values of two, and the last one.
-            *points, last = self._points
-            pairs = zip(points[::2], points[1::2], strict=True)
-            self._points = [
-                (at, max(held, more)) for (at, held), (_, more) in pairs
-            ] + [last]
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Replace each two points by one, which has the larger number: peaks stay. The
+        last point stays as it is."""
+        *points, last = self._points
+        # These are 2 * _POINTS: an even number.
+        pairs = zip(points[::2], points[1::2], strict=True)
+        self._points = []
+        for (at, count), (_, next_count) in pairs:
+            self._points.append((at, max(count, next_count)))
+        self._points.append(last)
 
     def points(self, axis: Axis) -> list[tuple[float, int]]:
-        """Return where the values begin, and the values. What an earlier run has held was there from
-        the beginning."""
-        found = [
-            (0.0, 0),
-            *((axis.x(at), held) for at, held in self._points),
-            (100.0, self._now),
-        ]
-        return [(x, held - self._least) for x, held in found]
+        """Return positions on *axis*, and how many requests are held from there on."""
+        held_before = -self._least
+        points = [(0.0, held_before)]
+        for at, count in self._points:
+            points.append((axis.x(at), count + held_before))
+        points.append((100.0, self._count + held_before))
+        return points
 
 
-# Limits on what is kept while a record is read, and on what the page shows.
-_ORIGINS, _SAID, _PERIODS, _SITEMAPS = 50_000, 2_000, 4_000, 10_000
-_OF_A_RULE, _REASON_LENGTH, _SETTINGS = 100, 300, 200
-MAX_ORIGINS, MAX_RULES, MAX_SITEMAPS, MAX_PERIODS, MAX_SAID = (
-    10_000,
-    300,
-    1_000,
-    400,
-    200,
-)
-MAX_CHANGES, _URL_LENGTH = 500, 500
-MAX_GIVEN_UP = 5_000
+# Limits on what is kept in memory while a record is read.
 
-# Origins whose robots.txt is quoted: of one rule, of all.
-_QUOTED_OF_A_RULE, _QUOTED = 20, 250
-# Rules that close a whole origin.
+# Large crawls have more origins; the earliest of them are only counted.
+_KEPT_ORIGINS = 50_000
+# Origins of a rule: the page shows all of them.
+_KEPT_ORIGINS_OF_A_RULE = 100
+_KEPT_STATEMENTS = 2_000
+_KEPT_PERIODS = 4_000
+_KEPT_SITEMAPS = 10_000
+# Settings that the project changed: there are fewer, unless somebody forged the record.
+_KEPT_SETTINGS = 200
+# Characters of a reason, and of the URL that a rule refused first.
+_REASON_LENGTH = 300
+_URL_LENGTH = 500
+SHOWN_GIVEN_UP = 5_000
+"""URLs that the page lists, to be crawled again."""
+
+# Limits on what the page shows, the most important rows of each table: browsers take
+# long to lay out more.
+SHOWN_ORIGINS = 10_000
+SHOWN_RULES = 300
+SHOWN_SITEMAPS = 1_000
+SHOWN_PERIODS = 400
+SHOWN_STATEMENTS = 200
+SHOWN_CHANGES = 500
+
+# Origins whose robots.txt is quoted: each quotation takes reading a file, and room on
+# the page.
+_QUOTED_ORIGINS = 250
+_QUOTED_ORIGINS_OF_A_RULE = 20
+
+# Patterns of rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-# Verdicts of what pages say, if something is dropped for it.
+# Outcomes of fetches that brought no answer: they were cancelled or impossible, or they
+# failed.
+_NO_ANSWERS = ("none", "unreachable")
+
 DROPS = (
     "nofollow",
     "nofollow_link",
@@ -255,47 +359,115 @@ DROPS = (
     "usage_request",
     "usage_item",
 )
+"""Verdicts of lines about requests or items that were dropped because of what a page
+says."""
+
+
+class AnsweredOrigins(NamedTuple):
+    """Origins whose answers amount to the same."""
+
+    words: str
+    """What they amount to, as the log's summary says it: a value of ``ANSWERS`` in
+    `record.py`."""
+    origins: int
+    """How many there are."""
+    outcomes: list[str]
+    """The keys of ``ANSWERS`` with these words, if an origin has them."""
+
+
+def _sitemap_order(row: dict[str, Any]) -> tuple[bool, bool, str]:
+    """Return a key that sorts sitemaps with problems first, then those of which nothing
+    was taken."""
+    has_problem = bool(row["problem"])
+    was_useful = row["taken"] > 0
+    return not has_problem, was_useful, row["url"]
+
+
+def _longest_first(period: Period) -> float:
+    return -period.seconds
+
+
+def _most_frequent_first(row: StatementRow) -> int:
+    return -row.count
+
+
+def _as_added(_: object) -> int:
+    """Return the same key for all rows: they stay in the order in which they were
+    added."""
+    return 0
 
 
 class CrawlSum:
     """Sums up the record of one crawl, a line at a time, until :meth:`end`."""
 
     def __init__(self) -> None:
-        self.name = self.agent = self.version = self.scrapy = self.finish_reason = ""
-        """The spider, what it goes by, of which versions; why it ended."""
+        self.name = ""
+        """The spider's."""
+        self.agent = ""
+        """What the crawl goes by."""
+        self.version = ""
+        """The version of scrapy-rep."""
+        self.scrapy = ""
+        """Scrapy's version."""
+        self.finish_reason = ""
         self.finished = Line({})
-        """The crawl's own counts, if it came to an end."""
+        """The crawl's own counts, which are in its last line."""
         self.settings: list[tuple[str, str]] = []
-        """Those that the project sets."""
+        """Names and values of the settings that the project changes."""
         self.dry_run = False
-        self.began = self.ended = 0.0
+        self.began = 0.0
+        self.ended = 0.0
         self.counts: Counter[str] = Counter()
-        """Requests by what became of them, and some totals, as in the record. Those of an origin are
-        added when it leaves."""
+        """Requests by what became of them, and some totals, named as in the record.
+        Those of an origin are added when its row is complete, see :meth:`_add_up`."""
         self.outcomes: Counter[str] = Counter()
-        """How many origins have left, by outcome."""
+        """How many origins are added up, by outcome."""
         self.reasons: Counter[str] = Counter()
-        """Why some of them were unreachable."""
-        self.known: Rows[OriginRow] = Rows(
-            _ORIGINS, MAX_ORIGINS, attrgetter("order"), self._leaves
+        """Why some of them were unreachable, see :attr:`OriginRow.cause`."""
+        self.origins: Rows[OriginRow] = Rows(
+            kept=_KEPT_ORIGINS,
+            shown=SHOWN_ORIGINS,
+            order=attrgetter("order"),
+            on_forget=self._add_up,
         )
+        """By name."""
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
-        self.rules = RuleRows(MAX_RULES, _OF_A_RULE)
+        self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
-            _SITEMAPS,
-            MAX_SITEMAPS,
-            lambda row: (not row["problem"], row["taken"] > 0, row["url"]),
+            kept=_KEPT_SITEMAPS,
+            shown=SHOWN_SITEMAPS,
+            order=_sitemap_order,
         )
         self.periods: Rows[Period] = Rows(
-            _PERIODS, MAX_PERIODS, lambda one: -one.seconds
+            kept=_KEPT_PERIODS,
+            shown=SHOWN_PERIODS,
+            order=_longest_first,
         )
-        self.changes: Rows[dict[str, Any]] = Rows(MAX_CHANGES, MAX_CHANGES, lambda _: 0)
-        self.pages: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
-        self.statements: Rows[SaidRow] = Rows(_SAID, MAX_SAID, lambda row: -row.count)
+        """Periods that have ended."""
+        self.changes: Rows[dict[str, Any]] = Rows(
+            kept=SHOWN_CHANGES,
+            shown=SHOWN_CHANGES,
+            order=_as_added,
+        )
+        """Robots.txt files that changed in the crawl."""
+        self.pages: Rows[StatementRow] = Rows(
+            kept=_KEPT_STATEMENTS,
+            shown=SHOWN_STATEMENTS,
+            order=_most_frequent_first,
+        )
+        """What pages say that had something dropped."""
+        self.statements: Rows[StatementRow] = Rows(
+            kept=_KEPT_STATEMENTS,
+            shown=SHOWN_STATEMENTS,
+            order=_most_frequent_first,
+        )
+        """What sites and pages say about their use."""
         self.given_up: dict[str, None] = {}
-        """URLs of requests that failed because robots.txt was unreachable, the first of them."""
-        self._held_or_waiting, self._waiting = Timeline(), Timeline()
+        """URLs of requests that failed because robots.txt was unreachable, the first of
+        them."""
+        self._held_or_waiting = Timeline()
+        self._waiting = Timeline()
 
     def add(self, line: Line) -> None:
         """Count a line, which has a verdict."""
@@ -307,137 +479,200 @@ class CrawlSum:
         if handler is not None:
             handler(self, line, at or 0.0)
 
-    def _of(self, line: Line) -> OriginRow:
+    def _row_of(self, line: Line) -> OriginRow:
+        """Return the row of the origin that *line* is about."""
         name = line.text("origin")
-        return self.known.row(name, lambda: OriginRow(name)) if name else self._nowhere
+        if not name:
+            return self._nowhere
+        return self.origins.row(name, lambda: OriginRow(name))
+
+    # Handlers: each is given a line with the verdict that _HANDLERS names, and the
+    # line's time.
 
     # The crawl
 
-    def _started(self, line: Line, _: float) -> None:
-        about = line.part("settings")
-        self.name, self.agent = about.text("spider"), about.text("agent")
-        self.version, self.scrapy = about.text("version"), about.text("scrapy")
-        changed = about.part("changed")
-        self.settings = sorted((name, changed.text(name)) for name in changed.fields)[
-            :_SETTINGS
-        ]
+    def _on_start(self, line: Line, _: float) -> None:
+        """The first line: who crawls, and how."""
+        settings = line.part("settings")
+        self.name = settings.text("spider")
+        self.agent = settings.text("agent")
+        self.version = settings.text("version")
+        self.scrapy = settings.text("scrapy")
+        changed = settings.part("changed")
+        names = sorted(changed.fields)[:_KEPT_SETTINGS]
+        self.settings = [(name, changed.text(name)) for name in names]
         self.dry_run = line.flag("dry_run")
 
-    def _ended(self, line: Line, _: float) -> None:
-        self.finished, self.finish_reason = line.part("counts"), line.text("reason")
+    def _on_end(self, line: Line, _: float) -> None:
+        """The last line. Without it, the crawl was killed, or goes on."""
+        self.finished = line.part("counts")
+        self.finish_reason = line.text("reason")
 
     # Origins
 
-    def _answer(self, line: Line, at: float) -> None:
-        origin, about = self._of(line), line.part("answer")
-        fetches, outcome = about.number("fetches"), about.text("outcome")
+    def _on_answer(self, line: Line, at: float) -> None:
+        """A robots.txt was fetched or found in the storage, or fetches of it failed."""
+        origin = self._row_of(line)
+        answer = line.part("answer")
+        fetches = answer.number("fetches")
+        outcome = answer.text("outcome")
         reason = line.text("reason", _REASON_LENGTH)
         origin.counts["fetches"] += fetches
-        if origin.period is not None and outcome in ("none", "unreachable"):
+        if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
         if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
+            # Nothing is known by it. Without any other answer, the page shows the
+            # reason.
             origin.reason = origin.reason or reason
             return
-        origin.url, origin.status = line.text("url"), line.number("status")
-        forbids = about.flag("forbids")
+        origin.url = line.text("url")
+        origin.status = line.number("status")
+        forbids = answer.flag("forbids")
         origin.outcome = detailed(outcome, origin.status, forbids=forbids)
-        origin.reason, origin.kind = reason, ""
+        origin.reason = reason
         if outcome == "unreachable":
-            origin.kind = about.text("kind", 40) or kind_of(reason)
-            self._fails(origin, about.seconds("asked"), at, fetches)
+            origin.cause = answer.text("kind", 40) or kind_of(reason)
+            self._note_failure(origin, answer, at)
         else:
-            self._answers(origin, about, at)
+            origin.cause = ""
             origin.sha256 = line.text("sha256", 64)
+            self._note_answer(origin, answer, at)
 
-    def _answers(self, origin: OriginRow, about: Line, at: float) -> None:
-        delay = about.fields.get("crawl_delay")
-        origin.delay = (
-            delay if isinstance(delay, int | float) and 0 < delay < 10**9 else None
-        )
-        origin.size = (
-            None if about.fields.get("bytes") is None else about.number("bytes")
-        )
-        origin.sitemaps = about.number("sitemaps")
+    def _note_answer(
+        self,
+        origin: OriginRow,
+        answer: Line,
+        at: float,
+    ) -> None:
+        """Note an *answer* that counts: it ends a period of failures, and lets requests
+        go on."""
+        delay = answer.fields.get("crawl_delay")
+        origin.delay = None
+        if isinstance(delay, int | float) and 0 < delay < 10**9:
+            origin.delay = delay
+        has_size = answer.fields.get("bytes") is not None
+        origin.size = answer.number("bytes") if has_size else None
+        origin.sitemaps = answer.number("sitemaps")
         self._end_period(origin, "answered", at)
         origin.counts["waited"] += origin.waiting
         origin.waiting = 0
 
-    def _fails(
-        self, origin: OriginRow, asked: float | None, at: float, fetches: int
+    def _note_failure(
+        self,
+        origin: OriginRow,
+        answer: Line,
+        at: float,
     ) -> None:
-        """Note a failure: requests that wait for an answer are held from now on."""
+        """Note a failure: requests that wait for a first answer count as held from now
+        on."""
         if origin.period is None:
+            asked = answer.seconds("asked")
             began = at if asked is None else min(asked, at)
+            fetches = answer.number("fetches")
             origin.period = Period(origin.origin, began, at, fetches=fetches)
         period = origin.period
         period.ended = max(period.ended, at)
-        period.reason = origin.reason or origin.kind
+        period.reason = origin.reason or origin.cause
         period.requests += origin.waiting
         origin.counts["held"] += origin.waiting
+        # In the other timeline, _held_or_waiting, these requests stay.
         self._waiting.change(at, -origin.still_waiting)
-        origin.waiting = origin.still_waiting = 0
+        origin.waiting = 0
+        origin.still_waiting = 0
 
-    def _end_period(self, origin: OriginRow, end: str, at: float) -> None:
-        period, origin.period = origin.period, None
-        if period is not None:
-            period.end, period.ended = end, max(at, period.began)
-            self.periods.add(period)
+    def _end_period(
+        self,
+        origin: OriginRow,
+        end: str,
+        at: float,
+    ) -> None:
+        """End the period of failures of *origin*, if there is one; *end*: see
+        :attr:`Period.end`."""
+        period = origin.period
+        if period is None:
+            return
+        origin.period = None
+        period.end = end
+        period.ended = max(at, period.began)
+        self.periods.add(period)
 
-    def _changed(self, line: Line, at: float) -> None:
-        about, names = line.part("change"), ("url", "was", "now")
-        change: dict[str, Any] = {
-            name: about.texts(name) for name in ("added", "removed")
-        }
+    def _on_change(self, line: Line, at: float) -> None:
+        """A robots.txt differs from the one that applied before."""
+        change = line.part("change")
+        row: dict[str, Any] = {}
+        row["origin"] = line.text("origin")
+        row["at"] = at
+        for name in ("added", "removed"):
+            row[name] = change.texts(name)
         for name in ("lines_added", "lines_removed", "turned_count"):
-            change[name] = about.number(name)
-        turned = map(Line, about.items("turned"))
-        change["turned"] = [{name: one.text(name) for name in names} for one in turned]
-        self.changes.add({"origin": line.text("origin"), "at": at, **change})
+            row[name] = change.number(name)
+        row["turned"] = turned = []
+        for item in change.items("turned"):
+            verdict = Line(item)
+            turned.append(
+                {
+                    "url": verdict.text("url"),
+                    "was": verdict.text("was"),
+                    "now": verdict.text("now"),
+                }
+            )
+        self.changes.add(row)
 
     # Requests
 
-    def _allowed(self, line: Line, _: float) -> None:
-        reason, kind = line.text("reason"), "allowed"
+    def _on_allowed(self, line: Line, _: float) -> None:
+        """One request was allowed for a special reason, or *count* requests were
+        allowed."""
+        reason = line.text("reason")
         if reason.startswith(IMPOLITE):
-            kind = "passed"
+            name = "passed"
         elif reason == OVERRULED:
-            kind = "overruled"
+            name = "overruled"
+        else:
+            name = "allowed"
         times = line.number("count") if "count" in line.fields else 1
-        self._of(line).counts[kind] += times
+        self._row_of(line).counts[name] += times
 
-    def _dropped(self, line: Line, _: float) -> None:
-        self._of(line).counts["dropped"] += 1
-        self._give_up(line)
+    def _on_dropped(self, line: Line, _: float) -> None:
+        """A request failed at once, because robots.txt is unreachable."""
+        self._row_of(line).counts["dropped"] += 1
+        self._remember_to_repeat(line)
 
-    def _give_up(self, line: Line) -> None:
-        """Note a URL to crawl again."""
+    def _remember_to_repeat(self, line: Line) -> None:
+        """Keep the URL of a request that failed: the page lists them, to be crawled
+        again."""
+        if self.dry_run or len(self.given_up) >= SHOWN_GIVEN_UP:
+            return
         url = line.text("url", _MAX_TEXT + 1)
-        if (
-            0 < len(url) <= _MAX_TEXT
-            and len(self.given_up) < MAX_GIVEN_UP
-            and not self.dry_run
-        ):
+        if 0 < len(url) <= _MAX_TEXT:  # one that was cut would be another URL
             self.given_up[url] = None
 
-    def _disallowed(self, line: Line, _: float) -> None:
-        origin = self._of(line)
+    def _on_disallowed(self, line: Line, _: float) -> None:
+        """A rule, or a setting, refused a request."""
+        origin = self._row_of(line)
         origin.counts["forbidden"] += 1
         # Without a rule, a setting decided, and the reason names it.
-        rule, robots_url = line.text("rule") or line.text("reason"), origin.url
+        rule = line.text("rule") or line.text("reason")
+        robots_url = origin.url
 
         def describe() -> RuleOrigin:
-            where = RuleOrigin(origin.origin, line.number("line"), robots_url)
-            where.url, where.sha256 = (
-                line.text("url", _URL_LENGTH),
-                line.text("sha256", 64),
+            return RuleOrigin(
+                origin.origin,
+                line.number("line"),
+                robots_url,
+                url=line.text("url", _URL_LENGTH),
+                sha256=line.text("sha256", 64),
             )
-            return where
 
-        self.rules.refuse(rule, line.text("group"), origin.origin, describe)
+        group = line.text("group")
+        self.rules.refuse(rule, group, origin.origin, describe)
 
-    def _held(self, line: Line, at: float) -> None:
-        origin, waits = self._of(line), line.text("reason") == UNKNOWN_YET
-        if line.flag("dry_run"):  # it went on
+    def _on_held(self, line: Line, at: float) -> None:
+        """A request is held, or waits for a first answer."""
+        origin = self._row_of(line)
+        # The reason says so (origins/policy.py).
+        waits = line.text("reason") == UNKNOWN_YET
+        if line.flag("dry_run"):  # the request went on
             origin.counts["waited" if waits else "held"] += 1
             return
         self._held_or_waiting.change(at, 1)
@@ -451,121 +686,184 @@ class CrawlSum:
         if origin.period is not None:
             origin.period.requests += 1
 
-    def _left(self, line: Line, at: float) -> None:
-        origin, verdict = self._of(line), line.text("verdict")
+    def _on_leaving(self, line: Line, at: float) -> None:
+        """A request that was held, or waited, was released or given up."""
+        origin = self._row_of(line)
+        verdict = line.text("verdict")
         origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
+        # The record doesn't say which request it is: while any wait, it is taken for
+        # one of them.
         if origin.still_waiting:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
         origin.held = max(0, origin.held - 1)
-        if verdict == "given_up":
-            self._give_up(line)
-        if verdict == "given_up" and origin.period is not None:
+        if verdict != "given_up":
+            return
+        self._remember_to_repeat(line)
+        if origin.period is not None:
             origin.period.given_up += 1
             origin.period.ended = max(origin.period.ended, at)
 
     # Sitemaps, pages, usage
 
-    def _sitemap(self, line: Line, _: float) -> None:
-        about = line.part("sitemap")
-        row: dict[str, Any] = {
-            name: about.text(name) for name in ("found", "by", "kind", "failed")
-        }
-        row |= {name: about.number(name) for name in ("entries", "taken")}
-        rejected = about.part("rejected")
-        row["rejected"] = [
-            (why, rejected.number(why)) for why in list(rejected.fields)[:_ITEMS]
-        ]
+    def _on_sitemap(self, line: Line, _: float) -> None:
+        """A sitemap was read to its end, or could not be read. Its row has the fields
+        of the line, which docs/observing.md explains, and its *problem*, if there was
+        one."""
+        sitemap = line.part("sitemap")
+        row: dict[str, Any] = {}
+        row["url"] = line.text("url")
+        for name in ("found", "by", "kind", "failed"):
+            row[name] = sitemap.text(name)
+        for name in ("entries", "taken"):
+            row[name] = sitemap.number(name)
+        rejected = sitemap.part("rejected")
+        reasons = list(rejected.fields)[:_MAX_ITEMS]
+        row["rejected"] = [(reason, rejected.number(reason)) for reason in reasons]
         row["problem"] = row["failed"] or line.text("reason")
-        self.counts["sitemaps_failed"] += (
-            bool(row["failed"]) and row["found"] != "guessed"
-        )
-        self.sitemaps.add({"url": line.text("url"), **row})
+        # "guessed": the URL is a common place of sitemaps. There may well be none.
+        if row["failed"] and row["found"] != "guessed":
+            self.counts["sitemaps_failed"] += 1
+        self.sitemaps.add(row)
 
-    def _page(self, line: Line, _: float) -> None:
-        verdict, dropped = line.text("verdict"), not line.flag("dry_run")
-        self.counts[
-            "usage_dropped" if verdict.startswith("usage") else "page_dropped"
-        ] += dropped
+    def _on_page(self, line: Line, _: float) -> None:
+        """Something was dropped because of what a page says, or would be without a dry
+        run."""
+        verdict = line.text("verdict")
         text = line.text("reason", _REASON_LENGTH)
-        self._say(self.pages, verdict, text, line).dropped += dropped
+        row = self._count_statement(self.pages, verdict, text, line)
+        if line.flag("dry_run"):
+            return
+        row.dropped += 1
+        total = "usage_dropped" if verdict.startswith("usage") else "page_dropped"
+        self.counts[total] += 1
 
-    def _said(self, line: Line, _: float) -> None:
+    def _on_usage(self, line: Line, _: float) -> None:
+        """A page came with usage preferences, its own or its site's."""
         self.counts["usage_pages"] += 1
-        for one in map(Line, line.part("usage").items("statements")):
-            says, text = one.part("says"), f"{one.text('source')}: {one.text('text')}"
-            for name in list(says.fields)[:_ITEMS]:
-                about = f"{name[:_REASON_LENGTH]}: {says.text(name, 1)}"
-                self._say(self.statements, about, text[:_REASON_LENGTH], line)
+        for item in line.part("usage").items("statements"):
+            statement = Line(item)
+            source = statement.text("source")
+            words = statement.text("text")
+            text = f"{source}: {words}"[:_REASON_LENGTH]
+            says = statement.part("says")
+            for use in list(says.fields)[:_MAX_ITEMS]:
+                permission = says.text(use, 1)  # y: permitted; n: not permitted
+                subject = f"{use[:_REASON_LENGTH]}: {permission}"
+                self._count_statement(self.statements, subject, text, line)
 
-    def _say(self, rows: Rows[SaidRow], about: str, text: str, line: Line) -> SaidRow:
-        row = rows.row((about, text), lambda: SaidRow(about, text, line.text("url")))
+    def _count_statement(
+        self,
+        rows: Rows[StatementRow],
+        subject: str,
+        text: str,
+        line: Line,
+    ) -> StatementRow:
+        """Count a statement that the page of *line* makes, and return its row in
+        *rows*."""
+
+        def make() -> StatementRow:
+            return StatementRow(subject, text, line.text("url"))
+
+        row = rows.row((subject, text), make)
         row.count += 1
         return row
 
-    # Verdicts, each with what counts it.
     _HANDLERS: ClassVar[dict[str, Callable[[CrawlSum, Line, float], object]]] = {
-        "crawl_started": _started, "crawl_ended": _ended, "answer": _answer, "changed": _changed,
-        "allowed_count": _allowed, "allowed": _allowed, "disallowed": _disallowed,
-        "unreachable": _dropped, "held": _held, "released": _left, "given_up": _left,
-        "sitemap": _sitemap, "usage": _said, **dict.fromkeys(DROPS, _page),
-    }  # fmt: skip
+        "crawl_started": _on_start,
+        "crawl_ended": _on_end,
+        "answer": _on_answer,
+        "changed": _on_change,
+        "allowed_count": _on_allowed,
+        "allowed": _on_allowed,
+        "disallowed": _on_disallowed,
+        "unreachable": _on_dropped,
+        "held": _on_held,
+        "released": _on_leaving,
+        "given_up": _on_leaving,
+        "sitemap": _on_sitemap,
+        "usage": _on_usage,
+        **dict.fromkeys(DROPS, _on_page),
+    }
+    """What counts a line, by its verdict."""
+
+    # What the page shows besides rows
 
     def quoted(self) -> Iterator[RuleOrigin]:
-        """Yield the origins whose robots.txt is quoted, with the line that decided."""
-        some = (
-            one for rule in self.rules.top for one in rule.origins[:_QUOTED_OF_A_RULE]
-        )
-        return islice((one for one in some if one.sha256), _QUOTED)
+        """Yield the origins whose robots.txt is quoted: for each rule on the page,
+        those that it refused most often."""
+        count = 0
+        for rule in self.rules.top:
+            for rule_origin in rule.origins[:_QUOTED_ORIGINS_OF_A_RULE]:
+                if not rule_origin.sha256:
+                    continue
+                if count == _QUOTED_ORIGINS:
+                    return
+                count += 1
+                yield rule_origin
 
     @property
-    def answered(self) -> list[tuple[str, int, list[str]]]:
-        """How origins answered, in the words of the log's summary: for each how many origins, and the
-        outcomes that amount to it."""
-        outcomes: dict[str, list[str]] = {}
-        for key, words in ANSWERS.items():
-            if self.outcomes[key]:
-                outcomes.setdefault(words, []).append(key)
-        return [
-            (words, sum(self.outcomes[key] for key in keys), keys)
-            for words, keys in outcomes.items()
-        ]
+    def answered(self) -> list[AnsweredOrigins]:
+        """How origins answered, counted as in the log's summary."""
+        by_words: dict[str, AnsweredOrigins] = {}
+        for outcome, words in ANSWERS.items():
+            count = self.outcomes[outcome]
+            if not count:
+                continue
+            earlier = by_words.get(words, AnsweredOrigins(words, 0, []))
+            outcomes = [*earlier.outcomes, outcome]
+            by_words[words] = AnsweredOrigins(words, earlier.origins + count, outcomes)
+        return list(by_words.values())
 
     @property
     def closed(self) -> list[str]:
-        """Origins that a rule closes to this crawler."""
-        whole = (
-            row
-            for row in self.rules.top
-            if row.rule.partition(":")[2].strip() in _WHOLE
-        )
-        names = {one.origin for row in whole for one in row.origins}
-        found = (row for row in self.known.top if row.origin in names)
-        return [row.origin for row in found if not row.counts["allowed"]]
+        """Origins on the page that a rule closes to this crawler."""
+        refused_whole: set[str] = set()
+        for row in self.rules.top:
+            _, _, pattern = row.rule.partition(":")
+            if pattern.strip() in _WHOLE:
+                for rule_origin in row.origins:
+                    refused_whole.add(rule_origin.origin)
+        closed = []
+        for origin in self.origins.top:
+            if origin.origin in refused_whole and not origin.counts["allowed"]:
+                closed.append(origin.origin)
+        return closed
 
     # The end
 
-    def _leaves(self, origin: OriginRow) -> None:
-        """Add up an origin that is forgotten, or that there is no more to say of."""
-        if (period := origin.period) is not None:
-            gave_up = period.given_up > 0 and not origin.held
-            ended = self.ended if origin.held else period.ended
-            self._end_period(origin, "given_up" if gave_up else "open", ended)
+    def _add_up(self, origin: OriginRow) -> None:
+        """Add the counts of a row to those of the crawl. It is complete: the record is
+        at its end, or too many origins came after this one, and its row is
+        forgotten."""
+        period = origin.period
+        if period is not None:
+            if origin.held:
+                self._end_period(origin, "open", self.ended)
+            elif period.given_up:
+                # Nobody waits any more: nothing is known of the origin after the last
+                # giving up.
+                self._end_period(origin, "given_up", period.ended)
+            else:
+                self._end_period(origin, "open", period.ended)
         origin.counts["waited"] += origin.waiting
         self.counts.update(origin.counts)
         self.outcomes[origin.outcome] += 1
-        if origin.kind:
-            self.reasons[origin.kind] += 1
+        if origin.cause:
+            self.reasons[origin.cause] += 1
 
     def end(self) -> None:
-        """After the last line, add up."""
-        for origin in self.known.values():
-            self._leaves(origin)
+        """After the last line: add up all origins, and make the axis and its curves."""
+        for origin in self.origins.values():
+            self._add_up(origin)
         self.counts.update(self._nowhere.counts)
         self.counts["origins"] = self.outcomes.total()
+        # The crawl's own counts are exact, also where the record lacks lines.
         for name in self.finished.fields:
             self.counts[name] = self.finished.number(name)
         self.axis = Axis(self.began, self.ended)
         self.timeline = self._held_or_waiting.points(self.axis)
+        """How many requests are held, or wait for a first answer."""
         self.waiting = self._waiting.points(self.axis)
+        """How many only wait for a first answer."""

@@ -345,7 +345,7 @@ def test_what_was_given_up_is_a_list_to_crawl_again() -> None:
 
 
 def test_not_all_that_was_given_up_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_GIVEN_UP", 2)
+    monkeypatch.setattr(reading, "SHOWN_GIVEN_UP", 2)
     urls = [f"{A}/{'x' * 5000}", *(f"{A}/{number}" for number in range(4))]
     lost = [line("given_up", 2, A, url=url, reason="HTTP 503") for url in urls]
     page = page_of(started(), *lost, ended(4, given_up=5))
@@ -514,8 +514,8 @@ def test_only_web_addresses_are_links() -> None:
 
 def test_no_more_than_a_browser_can_bear(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is in the sums."""
-    monkeypatch.setattr(reading, "MAX_ORIGINS", 20)
-    monkeypatch.setattr(reading, "MAX_RULES", 10)
+    monkeypatch.setattr(reading, "SHOWN_ORIGINS", 20)
+    monkeypatch.setattr(reading, "SHOWN_RULES", 10)
     page = parse(render(many(50)))
     assert len(rows(page, "origins")) == 20
     notes = texts(page, "p.note")

@@ -66,7 +66,7 @@ def test_an_outage_begins_with_its_first_fetch_and_counts_all() -> None:
     ]  # fmt: skip
     assert (found[A].began - NOW, found[A].ended - NOW) == (pytest.approx(0.8), 9)
     assert (found[B].requests, found[B].given_up, found[B].ended - NOW) == (1, 1, 8)
-    assert {row.origin: row.counts["fetches"] for row in crawl.known.top} == {
+    assert {row.origin: row.counts["fetches"] for row in crawl.origins.top} == {
         A: 4,
         B: 2,
         C: 0,
@@ -91,7 +91,7 @@ def test_waiting_for_a_first_answer_is_not_being_held() -> None:
     assert [crawl.counts[name] for name in ("held", "waited", "released")] == [2, 3, 4]
     [spell] = crawl.periods.top
     assert (spell.origin, spell.requests, spell.end) == (B, 2, "open")
-    waited = {row.origin: row.counts["waited"] for row in crawl.known.top}
+    waited = {row.origin: row.counts["waited"] for row in crawl.origins.top}
     assert waited == {A: 2, B: 0, C: 1}
     assert crawl.timeline == [
         (0, 0), *((10, count) for count in range(1, 5)), (40, 3), (40, 2), (80, 1), (80, 0), (90, 1),
@@ -127,7 +127,7 @@ def test_a_rule_is_counted_over_all_origins() -> None:
         (A, 1, 3),
     ]
     assert (second.rule, second.times) == ("Disallow: /y", 1)
-    counts = {row.origin: row.counts for row in data.crawl.known.top}
+    counts = {row.origin: row.counts for row in data.crawl.origins.top}
     assert counts == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
     data.fill(
         lambda origin, _: (
@@ -141,7 +141,7 @@ def test_a_rule_is_counted_over_all_origins() -> None:
 
 
 def test_all_origins_of_a_rule_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_OF_A_RULE", 1)
+    monkeypatch.setattr(module, "_KEPT_ORIGINS_OF_A_RULE", 1)
     [rule] = data_of(started(), refused(A), *[refused(B)] * 2, ended(9)).crawl.rules.top
     assert (rule.times, rule.all_origins, [one.origin for one in rule.origins]) == (
         3,
@@ -179,16 +179,16 @@ def test_usage_preferences_are_counted_by_purpose() -> None:
     crawl = data_of(started(), *pages, dropped, not_dropped, ended(3)).crawl
     assert crawl.counts["usage_pages"] == 3
     [statement] = crawl.statements.top
-    assert (statement.about, statement.count) == ("train-ai: n", 3)
+    assert (statement.subject, statement.count) == ("train-ai: n", 3)
     assert statement.text == "robots.txt: Content-Signal: ai-train=no"
-    drops = [(row.about, row.text, row.count, row.dropped) for row in crawl.pages.top]
+    drops = [(row.subject, row.text, row.count, row.dropped) for row in crawl.pages.top]
     assert drops == [
         ("usage_request", "train-ai: robots.txt, line 3: …", 1, 1), ("usage_item", "train-ai: …", 1, 0)
     ]  # fmt: skip
 
 
 def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SAID", 1)
+    monkeypatch.setattr(module, "SHOWN_STATEMENTS", 1)
     crawl = data_of(
         started(),
         *[answer(kind, 1, one) for kind, one in (("rules", A), ("html", B), ("rules", C))],
@@ -200,9 +200,9 @@ def test_rows_with_more_to_say_come_first(monkeypatch: pytest.MonkeyPatch) -> No
             ("read", None), ("gone", "HTTP 404"))],
         ended(10),
     ).crawl  # fmt: skip
-    assert [row.origin for row in crawl.known.top] == [A, C, B]
+    assert [row.origin for row in crawl.origins.top] == [A, C, B]
     assert [row.text for row in crawl.pages.top] == ["twice"]
-    assert crawl.pages.all == 2
+    assert crawl.pages.ever_added == 2
     assert [row["url"] for row in crawl.sitemaps.top] == ["gone", "read"]
 
 
@@ -264,9 +264,9 @@ def test_what_is_no_record_is_skipped_and_told() -> None:
 @pytest.mark.slow
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many origins, the latest are kept; all are counted."""
-    for name in ("_ORIGINS", "_PERIODS", "_SAID"):
+    for name in ("_KEPT_ORIGINS", "_KEPT_PERIODS", "_KEPT_STATEMENTS"):
         monkeypatch.setattr(module, name, 50)
-    monkeypatch.setattr("scrapy_rep.reporting.record._RULES", 50)
+    monkeypatch.setattr("scrapy_rep.reporting.record._KEPT_RULES", 50)
     record = BytesIO(b"".join(many_lines(500)))
     tracemalloc.start()
     try:
@@ -275,8 +275,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         tracemalloc.stop()
     counts = [large.crawl.counts[name] for name in ("origins", "allowed", "held")]
-    assert (counts, large.crawl.periods.all) == ([500, 50_000, 50], 50)
-    assert large.crawl.known.top[0].counts["forbidden"] == 9
+    assert (counts, large.crawl.periods.ever_added) == ([500, 50_000, 50], 50)
+    assert large.crawl.origins.top[0].counts["forbidden"] == 9
 
 
 # -- the time axis ---------------------------------------------------------------------------
