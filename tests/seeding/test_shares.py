@@ -34,6 +34,7 @@ from tests.helpers.servers import Connection, Hit, Site, Sites
 from tests.helpers.sitemaps import (
     SeededSpider,
     in_the_scheduler,
+    listing,
     lists,
     pages,
     seeded,
@@ -42,6 +43,8 @@ from tests.helpers.sitemaps import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.loop]
 ON = {"REP_SITEMAPS": True}
+PATIENT = {"REP_DOWNLOAD_TIMEOUT": 300, "_REP_HOLD_GRACE": 300}
+"""A robots.txt may be silent for as long as the crawl takes."""
 
 # What Scrapy, or any project's middleware, drops without a word to others.
 DROPPED: dict[str, Behaviour] = {
@@ -166,13 +169,15 @@ HOLD = {"REP_UNREACHABLE": "hold", "REP_RETRY_DELAY": 600, "REP_RETRY_MAX_DELAY"
 
 async def test_sitemaps_that_are_held_take_no_place_of_others(sites: Sites) -> None:
     """Their hosts' robots.txt can't be fetched. They may wait for ten minutes."""
-    first, second = sites.add(), lists(sites.add(), "/map.xml")
+    first, second = sites.add(), sites.add()
     down = [sites.add(robots=503) for _ in range(20)]
     urls = [site.url(f"/{number}.xml") for site in down for number in range(2)]
     first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
     second.set("/map.xml", urlset([second.url("/page")]))
     wanted = Until(second, ["/page"])
-    second.set("/start", once(lambda: len(wanted.record.held) >= 32))
+    # Its sitemap is known when the others are held, and its own start request.
+    held = lambda: len(wanted.record.held) >= 32 + 1
+    second.set("/robots.txt", once(held, listing(second.url("/map.xml"))))
     await wanted.crawl(first, second, **HOLD, _REP_HOLD_GRACE=0)
 
 
@@ -180,7 +185,7 @@ async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(
     sites: Sites,
 ) -> None:
     """They are silent, two on each of 20 hosts."""
-    first, second = sites.add(), lists(sites.add(), "/map.xml")
+    first, second = sites.add(), sites.add()
     silent = [sites.add() for _ in range(20)]
     asked = lambda: sum(len(site.pages_asked) for site in silent)
     asked_by_then: list[int] = []
@@ -197,8 +202,12 @@ async def test_one_robots_txt_does_not_take_all_places_for_sitemaps(
     first.set("/robots.txt", "".join(f"Sitemap: {url}\n" for url in urls))
     second.set("/map.xml", urlset([second.url("/page")]))
     second.set("/page", page)
-    second.set("/start", once(lambda: asked() >= 12))
-    await Until(second, ["/page"]).crawl(first, second, CONCURRENT_REQUESTS=100)
+    # Its sitemap is known when the others have their places.
+    second.set(
+        "/robots.txt", once(lambda: asked() >= 12, listing(second.url("/map.xml")))
+    )
+    wanted = Until(second, ["/page"])
+    await wanted.crawl(first, second, **PATIENT, CONCURRENT_REQUESTS=100)
     assert max(asked_by_then) <= 17
 
 
@@ -211,14 +220,12 @@ async def test_silent_hosts_that_a_sitemap_names_keep_none_from_being_asked(
     honest = sites.add()
     honest.set("/robots.txt", f"Sitemap: {second.url('/map.xml')}\n")
     first.set("/map.xml", urlset([site.url("/page") for site in silent]))
-    second.set("/map.xml", urlset([honest.url(f"/{number}") for number in range(20)]))
+    honest_urls = [honest.url(f"/{number}") for number in range(20)]
     asked = lambda: sum(site.count("/robots.txt") for site in silent) >= 2
     # Time for the silent hosts to take whatever places they can: no event says that no more will be asked.
-    second.set("/start", once(asked, after(0.5, "page")))
+    second.set("/map.xml", once(asked, after(0.5, urlset(honest_urls))))
     wanted = Until(honest, [f"/{number}" for number in range(20)])
-    result = await wanted.crawl(
-        first, second, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300
-    )
+    result = await wanted.crawl(first, second, **PATIENT)
     assert result.stat("rep/sitemaps/rejected/unproven") == 0
 
 
@@ -231,9 +238,7 @@ async def test_silent_hosts_give_their_places_to_others(sites: Sites) -> None:
     honest = sites.add()
     honest.set("/robots.txt", f"Sitemap: {site.url('/map.xml')}\n")
     site.set("/map.xml", urlset([one.url("/page") for one in [*silent, honest]]))
-    await Until(honest, ["/page"]).crawl(
-        site, REP_DOWNLOAD_TIMEOUT=300, _REP_HOLD_GRACE=300
-    )
+    await Until(honest, ["/page"]).crawl(site, **PATIENT)
 
 
 async def test_many_pages_of_one_site_keep_no_sitemap_of_another_waiting(
