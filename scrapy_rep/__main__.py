@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from scrapy_rep.commands.options import (
-    DECIDE,
+    DEFAULT_ACTION,
     WITHOUT_SCRAPY,
     action_of,
     add_options,
     check_options,
     module_of,
 )
-from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
+from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain, usage_error
 from scrapy_rep.commands.task import Task
 
 if TYPE_CHECKING:
@@ -32,14 +32,15 @@ _DESCRIPTION = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Return the exit status."""
+    """Run the command with *arguments*, None for those of the process. Return the exit status."""
     parser = ArgumentParser("scrapy-rep", _USAGE, _DESCRIPTION)
     add_options(parser)
     options, names = parser.parse_known_args(arguments)
     try:
         check_options(options, names)
         _check_needs(options)
-        if action_of(options) == DECIDE and options.file is None:
+        # Without --file, the first argument of the default action is the file.
+        if action_of(options) == DEFAULT_ACTION and options.file is None:
             if not names:
                 raise WrongUsage("no file given")
             options.file, *names = names
@@ -48,16 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     f"a site is asked by Scrapy: scrapy robots {options.file}"
                 )
         action, module = module_of(options)
-        return Task(names, options).run(getattr(import_module(module), action))
+        # A function of the action's name, such as lint() in commands/verdicts.py.
+        carry_out = getattr(import_module(module), action)
+        return Task(names, options).run(carry_out)
     except WrongUsage as error:
-        parser.error(usage_error(error, parser.prog))
+        parser.error(usage_error(error, parser.prog))  # ends the process
     except KeyboardInterrupt:
         complain("stopped before it was done")
-        return Status.UNREACHABLE
+        return ExitStatus.UNREACHABLE
 
 
 def _check_needs(options: Namespace) -> None:
-    """Raise ``WrongUsage`` for what is done in a project only."""
+    """Raise ``WrongUsage`` for what needs Scrapy, and so only ``scrapy robots`` does."""
     action = action_of(options)
     if action not in WITHOUT_SCRAPY:
         raise WrongUsage(f"--{action} needs Scrapy: scrapy robots --{action}")

@@ -22,53 +22,31 @@ logger = get_logger(__name__)
 
 MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 QUEUE = "SCHEDULER_PRIORITY_QUEUE"
+
 POSITION = 100
-"""The position of Scrapy's own: after the offsite filter, before all that changes requests."""
+"""The position of Scrapy's RobotsTxtMiddleware among the downloader middlewares: after
+the offsite filter, before all that changes requests."""
 
 PAGES_POSITION = 950
-"""Next to the spider: what is dropped there, other middlewares don't count."""
+"""The position of PageMiddleware among the spider middlewares: next to the spider, so
+that the others don't count what it drops."""
 
 
 class Addon:
-    """Replaces Scrapy's RobotsTxtMiddleware with :class:`~scrapy_rep.RepMiddleware` and Scrapy's default
-    priority queue with :class:`~scrapy_rep.BroadPriorityQueue`. Adds
-    :class:`~scrapy_rep.PageMiddleware`, and the middlewares for usage preferences only if a setting
-    needs them."""
+    """Replaces Scrapy's RobotsTxtMiddleware with :class:`~scrapy_rep.RepMiddleware` and
+    Scrapy's default priority queue with :class:`~scrapy_rep.BroadPriorityQueue`. Adds
+    :class:`~scrapy_rep.PageMiddleware`, and the middlewares for usage preferences only
+    if a setting needs them."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Change *settings* before the crawl. What the project sets itself stays."""
         settings.setdict(DEFAULTS, "default")
-        add = settings.setdefault_in_component_priority_dict
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
-        named = settings.getdict(MIDDLEWARES).items()
-        listed = {load_object(name): at for name, at in named if at is not None}
-        kinds = [kind for kind in listed if isinstance(kind, type)]
-        ours = [listed[kind] for kind in kinds if issubclass(kind, RepMiddleware)]
-        subclasses = [kind for kind in kinds if issubclass(kind, RobotsTxtMiddleware)]
-        subclasses = [kind for kind in subclasses if kind is not RobotsTxtMiddleware]
-        scrapys = [
-            listed[kind]
-            for kind in (*subclasses, RobotsTxtMiddleware)
-            if kind in listed
-        ]
-        position = [*ours, *scrapys, POSITION][0]
-        if not ours:
-            add(MIDDLEWARES, RepMiddleware, position)
-        # Removing it is not enough: Scrapy's default list has it too.
-        settings.set_in_component_priority_dict(MIDDLEWARES, RobotsTxtMiddleware, None)
-        for kind in subclasses:
-            settings.set_in_component_priority_dict(MIDDLEWARES, kind, None)
-            if settings.getbool("ROBOTSTXT_OBEY"):
-                _say_replaced(kind)
+        position = self._add_middleware(settings)
+        add = settings.setdefault_in_component_priority_dict
         add("SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION)
-        # Waiting for robots.txt makes more hosts wait at once than Scrapy's default queue is made
-        # for. What somebody has chosen stays, and so would a future default of Scrapy's.
-        is_default = settings.getpriority(QUEUE) == SETTINGS_PRIORITIES["default"]
-        is_scrapys = (
-            is_default and load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
-        )
-        if is_scrapys and settings.getbool("ROBOTSTXT_OBEY"):
+        if settings.getbool("ROBOTSTXT_OBEY") and _has_scrapys_queue(settings):
             settings.set(QUEUE, "scrapy_rep.BroadPriorityQueue", "addon")
         if any(settings.get(setting_name(name)) for name in USAGE_FIELDS):
             from scrapy_rep.preferences.middlewares import (
@@ -76,14 +54,75 @@ class Addon:
                 UsageMiddleware,
             )
 
-            # Right after ours, when the origin's robots.txt is known.
+            # Right after RepMiddleware, when the origin's robots.txt is known.
             add(MIDDLEWARES, UsageMiddleware, position + 1)
             add("SPIDER_MIDDLEWARES", UsageItemMiddleware, PAGES_POSITION)
 
+    def _add_middleware(self, settings: BaseSettings) -> int:
+        """Put RepMiddleware in the place of Scrapy's RobotsTxtMiddleware and of the
+        project's subclasses of it. Return its position, which is its own if the project
+        lists it or a subclass of it."""
+        positions = _listed_middlewares(settings)
+        our_classes = [each for each in positions if issubclass(each, RepMiddleware)]
+        replaced_classes = [each for each in positions if _is_replaced(each)]
+        position = POSITION
+        # If the project has chosen positions, the first of these counts.
+        for listed_class in (*our_classes, *replaced_classes, RobotsTxtMiddleware):
+            if listed_class in positions:
+                position = positions[listed_class]
+                break
+        if not our_classes:
+            settings.setdefault_in_component_priority_dict(
+                MIDDLEWARES,
+                RepMiddleware,
+                position,
+            )
+        # None switches one off. To remove it is not enough: Scrapy's default list has
+        # it, too.
+        switch = settings.set_in_component_priority_dict
+        switch(MIDDLEWARES, RobotsTxtMiddleware, None)
+        for replaced_class in replaced_classes:
+            switch(MIDDLEWARES, replaced_class, None)
+            if settings.getbool("ROBOTSTXT_OBEY"):
+                _warn_of_replaced(replaced_class)
+        return position
 
-def _say_replaced(kind: type) -> None:
+
+def _listed_middlewares(settings: BaseSettings) -> dict[type, int]:
+    """Return the positions of the downloader middlewares that the project lists, by
+    their classes."""
+    positions = {}
+    for name, position in settings.getdict(MIDDLEWARES).items():
+        if position is None:
+            continue
+        listed_class = load_object(name)
+        if isinstance(listed_class, type):
+            positions[listed_class] = position
+    return positions
+
+
+def _is_replaced(listed_class: type) -> bool:
+    """Whether RepMiddleware takes the place of *listed_class*, the project's own
+    subclass of Scrapy's."""
+    if issubclass(listed_class, RepMiddleware):
+        return False
+    is_scrapys = listed_class is RobotsTxtMiddleware
+    return issubclass(listed_class, RobotsTxtMiddleware) and not is_scrapys
+
+
+def _has_scrapys_queue(settings: BaseSettings) -> bool:
+    """Whether the priority queue is Scrapy's default, which is not made for as many
+    waiting hosts as there are while they wait for robots.txt. What somebody has chosen
+    stays, as would a future default."""
+    if settings.getpriority(QUEUE) != SETTINGS_PRIORITIES["default"]:
+        return False
+    return load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
+
+
+def _warn_of_replaced(replaced_class: type) -> None:
+    """Warn that a middleware of the project's own isn't used any more."""
     logger.warning(
         "DOWNLOADER_MIDDLEWARES: scrapy_rep.RepMiddleware takes the place of %(name)s, a subclass of "
         "Scrapy's RobotsTxtMiddleware, which is not used. Subclass scrapy_rep.RepMiddleware instead.",
-        {"name": global_object_name(kind)},
+        {"name": global_object_name(replaced_class)},
     )

@@ -14,24 +14,20 @@ from scrapy_rep.text import clean
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
-    __slots__ = (
-        "decision",
-        "origin",
-        "why",
-    )  # without a dictionary for each of thousands
+    # There may be thousands of them: without these, each would have a dictionary.
+    __slots__ = ("decision", "origin", "why")
 
     def __init__(self, origin: Origin, decision: Decision, by: str = "") -> None:
         """*by*: the setting that decided, if it wasn't a line alone."""
         self.origin = origin
         self.decision = decision
-        _, rule, agent = decision
-        if rule is None:
-            why = by
-        elif by:
-            why = f"line {rule.line}: {rule}, group {agent}; {by}"
-        else:
-            why = f"line {rule.line}: {rule}, group {agent}"
-        self.why = clean(why)
+        rule = decision.rule
+        reasons = []
+        if rule is not None:
+            reasons.append(f"line {rule.line}: {rule}, group {decision.agent}")
+        if by:
+            reasons.append(by)
+        self.why = clean("; ".join(reasons))
         """The deciding line and setting."""
         # Scrapy logs messages of exceptions as they are.
         super().__init__(f"Forbidden by robots.txt ({self.why})")
@@ -75,7 +71,8 @@ class UsageDisallowed(IgnoreRequest):
         self.purpose = purpose
         self.statement = statement
         """The :class:`scrapy_rep.preferences.Statement` that disallows it."""
-        super().__init__(clean(f"Use for {purpose} is not permitted ({statement})"))
+        message = f"Use for {purpose} is not permitted ({statement})"
+        super().__init__(clean(message))
 
 
 class NotFetched(Exception):

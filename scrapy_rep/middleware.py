@@ -1,9 +1,20 @@
 """What happens to a request.
 
-Requests from the scheduler come through the gate (:mod:`scrapy_rep.holding.gate`), where they wait
-until their robots.txt is known. ``process_request`` lets pass what fresh rules plainly allow, and
-looks closer at the others. Direct downloads, which pass no gate, and requests whose origin was
-forgotten since the gate, wait for robots.txt here, beside the download slots.
+1. Before the scheduler's queue, ``EarlyDrops`` (holding/early.py) drops it if fresh
+   rules forbid it.
+2. At the scheduler's exit, it waits at the gate (holding/gate.py) until its robots.txt
+   is known.
+3. :meth:`RepMiddleware.process_request` lets it pass if fresh rules plainly allow it,
+   and lets it fail if they forbid it: the fast path.
+4. ``_look_closer`` does the rest: what the gate has decided about it, what has to be
+   checked for sitemaps, robots.txt itself, an origin that is unreachable or unknown, a
+   user agent of its own.
+5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
+   (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
+
+Direct downloads, such as those of a media pipeline, pass no scheduler and no gate.
+They, and requests whose origin was forgotten since the gate, wait for robots.txt in
+this middleware, beside the download slots.
 """
 
 from __future__ import annotations
@@ -30,9 +41,15 @@ from scrapy_rep.exceptions import (
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, META_KEY, SCHEME, origin_of
+from scrapy_rep.origins.agents import (
+    AGENT_KEY,
+    FOREIGN_SCHEME,
+    SCHEME_LENGTH,
+    origin_of,
+)
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
+from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action, Drop
 from scrapy_rep.origins.state import OriginState
@@ -44,8 +61,8 @@ from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
 from scrapy_rep.reporting.summary import log_switched_off
 from scrapy_rep.seeding.discovery import (
-    ROW_KEY,
-    SITEMAP,
+    PAGE_ROW_KEY,
+    SITEMAP_KEY,
     Discovery,
     seeding_mode,
     with_seeding,
@@ -58,40 +75,54 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 # Meta keys that need a closer look.
-_MARKS = frozenset({"dont_obey_robotstxt", META_KEY, ROW_KEY, SITEMAP})
+_MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, PAGE_ROW_KEY, SITEMAP_KEY})
 
 
 class RepMiddleware:
-    """Drops requests that robots.txt forbids (REP.md), in place of Scrapy's RobotsTxtMiddleware."""
+    """Drops requests that robots.txt forbids (REP.md), in place of Scrapy's
+    RobotsTxtMiddleware."""
 
     clock = staticmethod(time.time)
     """Seconds since the epoch. Tests may replace it."""
 
     _seeding: SitemapSeeding | None = None
+    """None if the crawl reads no sitemaps."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         if is_interactive(crawler):
             settings = one_attempt(settings)
-        self.context = context = CrawlContext(crawler, settings, self.clock)
-        self.origins = origins = Origins(context)
-        self.parts: dict[
-            type, Any
-        ] = {}  # what our other middlewares keep for the crawl
-        self._by_prefix = origins.table.by_prefix
+        context = CrawlContext(crawler, settings, self.clock)
+        origins = Origins(context)
+        holding = Holding(context, origins)
+        self.context = context
+        self.origins = origins
         self.agents = origins.agents
-        self._holding = holding = Holding(context, origins)
         self.decisions = Recorder(context, origins, holding.some_urls)
+        self.usage_lookup: object = None
+        """The ``UsageLookup`` of this crawl, once ``lookup_of`` in
+        preferences/lookup.py has made it: this module imports nothing from
+        preferences/."""
+        self._by_prefix = origins.table.by_prefix
+        self._holding = holding
         self._verdicts = holding.releases.verdicts
+        """What the gate has decided about requests, some of which are on their way
+        here."""
         self._count = context.stats.inc_value
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
+        check = None
         if discovery.mode:
-            from scrapy_rep.seeding.seeding import SitemapSeeding  # most crawls don't
+            # Most crawls read no sitemaps, and import nothing for them.
+            from scrapy_rep.seeding.seeding import SitemapSeeding
 
             self._seeding = SitemapSeeding(
-                context, origins, holding, discovery, self.decisions
+                context,
+                origins,
+                holding,
+                discovery,
+                self.decisions,
             )
-        check = self._seeding.check if self._seeding is not None else None
+            check = self._seeding.check
         self._early = EarlyDrops(
             context,
             origins,
@@ -101,23 +132,31 @@ class RepMiddleware:
             may_seed=self._may_seed,
         )
         self._gate = Gate(context, origins, holding, self._early, check)
-        # Listeners get each answer in this order, before requests that wait for it go on: these rely on
-        # what the listeners have set.
-        delays = [origins.crawl_delay] if settings.crawl_delay else []
-        seeding = [self._seeding] if self._seeding is not None else []
-        choices = origins.cache.choices
-        beyond = (
-            [ChoiceListener(context, origins.cache, choices)]
-            if choices is not None
-            else []
-        )
-        announcing = Signals(context, discovery.announce)
+        listeners = self._listeners(discovery)
         crawler.signals.connect(self._opened, signals.spider_opened)
-        origins.notify(self.decisions, *beyond, *delays, *seeding, announcing)
+        origins.notify(*listeners)
+
+    def _listeners(self, discovery: Discovery) -> list[ResolutionListener]:
+        """Return who is told of each answer, in this order. Requests that wait for the
+        answer go on after that, since they rely on what the listeners have set."""
+        cache = self.origins.cache
+        listeners: list[ResolutionListener] = [self.decisions]
+        if cache.choices is not None:
+            listeners.append(ChoiceListener(self.context, cache, cache.choices))
+        if self.context.settings.crawl_delay:
+            listeners.append(self.origins.crawl_delay)
+        if self._seeding is not None:
+            listeners.append(self._seeding)
+        listeners.append(Signals(self.context, discovery.announce))
+        return listeners
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> RepMiddleware | StopAtStart:
-        """:raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off"""
+        """Return the middleware for *crawler*; if a setting is wrong, what ends the
+        crawl in its place.
+
+        :raises NotConfigured: if ``ROBOTSTXT_OBEY`` is off
+        """
         if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
             if not is_interactive(crawler):
                 log_switched_off(crawler)
@@ -125,20 +164,26 @@ class RepMiddleware:
         warn_of_unknown(crawler.settings, crawler.spider)
         try:
             settings = RepSettings.from_settings(crawler.settings)
-            kind = with_seeding(cls) if seeding_mode(crawler, settings) else cls
-            middleware: RepMiddleware = kind(crawler, settings)
-            middleware.agents.check_spider()
+            middleware_class = cls
+            if seeding_mode(crawler, settings):
+                middleware_class = with_seeding(cls)
+            middleware: RepMiddleware = middleware_class(crawler, settings)
+            middleware.agents.check_spider()  # its attribute may be wrong, too
         except SettingsError as error:
             return StopAtStart(crawler, str(error))
         return middleware
 
     def process_request(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Return None to let *request* pass at once, or a coroutine that lets it pass, or raises
-        ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable`` (robots.txt can't be
-        fetched, and waiting won't help). With ``REP_DRY_RUN`` all pass."""
-        # Fast path: every check here costs every request.
+        """Return None to let *request* pass at once, or a coroutine that lets it pass,
+        or raises ``RobotsDisallowed`` (robots.txt forbids it) or ``RobotsUnreachable``
+        (robots.txt can't be fetched, and waiting won't help). With ``REP_DRY_RUN`` all
+        pass."""
+        # The fast path, for a request to an origin with fresh rules (state and rules),
+        # which has no mark in its meta and no verdict of the gate (_verdicts), can't
+        # tell sitemaps of a new site (_seeding), and has the usual user agent (agents).
+        # Each of these checks costs every request some time.
         url = request.url
-        slash = url.find("/", SCHEME)
+        slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
         state = self._by_prefix.get(prefix)
         if (
@@ -153,58 +198,62 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
+            # Stands for the rule that decides (protocol/matching.py).
             key = rules.find(comparable(path))
-            if allows(key) or path == ROBOTS_PATH:
-                state.used_at = now
-                state.allowed += 1
-                self._count("rep/cache/hit")
-                self._gate.arrived(request)
-                return None
             state.used_at = now
             self._count("rep/cache/hit")
-            is_direct = not self._gate.arrived(request)
+            is_from_gate = self._gate.arrived(request)
+            if allows(key) or path == ROBOTS_PATH:
+                state.allowed += 1
+                return None
             decision = self.origins.decision(state, key)
+            is_direct = not is_from_gate
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error
             return None
-        return (
-            None
-            if request.meta.get("dont_obey_robotstxt")
-            else self._look_closer(request)
-        )
+        if request.meta.get("dont_obey_robotstxt"):
+            return None
+        return self._look_closer(request)
 
     def overrules(self, request: Request, decision: Decision) -> bool:
-        """Whether *request* passes although *decision* forbids it. For subclasses to override."""
+        """Whether *request* passes although *decision* forbids it. For subclasses to
+        override."""
         return False
 
     def held(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin, as ``scrapy robots --held --json`` shows it."""
+        """Return what is held of each origin, as ``scrapy robots --held --json`` shows
+        it."""
         return self._holding.listing()
 
     def _opened(self) -> None:
-        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as well."""
+        """Warn if Scrapy's own middleware, or a subclass of it, asks for robots.txt as
+        well."""
         other = self.context.crawler.get_downloader_middleware(RobotsTxtMiddleware)
-        if other is not None:
-            logger.warning(
-                "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
-                "fetched twice, and requests that the other refuses are not in our reports. Set it to "
-                "None there, or use the add-on, which does.",
-                {"name": global_object_name(type(other))},
-                extra=self.context.extra,
-            )
+        if other is None:
+            return
+        logger.warning(
+            "DOWNLOADER_MIDDLEWARES: %(name)s is enabled beside RepMiddleware, so each robots.txt is "
+            "fetched twice, and requests that the other refuses are not in our reports. Set it to "
+            "None there, or use the add-on, which does.",
+            {"name": global_object_name(type(other))},
+            extra=self.context.extra,
+        )
+
+    # What the fast path can't decide
 
     async def _look_closer(self, request: Request) -> None:
-        """Do what has to be done with *request* when the fast path can't decide. Suspends only if there
-        is something to wait for."""
+        """Let *request* pass, or raise. Suspends only if there is something to wait
+        for."""
         try:
-            await self._find_out(request)
+            await self._check_and_judge(request)
         finally:
             self._gate.arrived(request)
 
-    async def _find_out(self, request: Request) -> None:
-        """Find out what *request* is, what the gate says of it, and what its robots.txt does."""
-        drop = self._holding.releases.verdict(request)
+    async def _check_and_judge(self, request: Request) -> None:
+        """Do what the gate has decided about *request*. If it has decided nothing, do
+        what has to be done for sitemaps, and then what robots.txt says."""
+        drop = self._holding.releases.pop_verdict(request)
         if drop is not None:
             origin = origin_of(request)
             self._count("rep/cache/hit")
@@ -214,84 +263,99 @@ class RepMiddleware:
             check = self._seeding.look_at(request, checked=request in self._gate)
             if check is not None:
                 await check
-        elif SITEMAP in request.meta:
+        elif SITEMAP_KEY in request.meta:
             raise IgnoreRequest(
                 "another process requested this sitemap; this crawl reads none"
             )
         await self._judge(request)
 
-    async def _judge(self, request: Request, *, waited: bool = False) -> None:
-        """Act on what is known of the request's origin. *waited*: it has waited for an attempt."""
-        if FOREIGN.match(request.url):
-            return
+    async def _judge(self, request: Request) -> None:
+        """Act on what is known of the request's origin."""
+        if FOREIGN_SCHEME.match(request.url):
+            return  # data:, s3: and the like have no robots.txt
         try:
-            found, path = self.origins.find(request)
+            state_or_origin, path = self.origins.find(request)
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
             self._refuse(request, RobotsUnreachable(None, why, cause=error), None)
             return
-        if isinstance(found, OriginState):
-            if not waited:
-                stale = isinstance(found.status, Stale)
-                self._count("rep/cache/stale" if stale else "rep/cache/hit")
-            await self._act(request, found, path, waited=waited)
+        if isinstance(state_or_origin, OriginState):
+            state = state_or_origin
+            is_stale = isinstance(state.status, Stale)
+            self._count("rep/cache/stale" if is_stale else "rep/cache/hit")
+            await self._act(request, state, path)
         elif path != ROBOTS_PATH:
-            await self._wait(request, found, path, waited=waited)
+            origin = state_or_origin
+            await self._act_without_answer(request, origin, path)
 
-    async def _wait(
-        self, request: Request, origin: Origin, path: str, *, waited: bool
+    async def _act_without_answer(
+        self, request: Request, origin: Origin, path: str
     ) -> None:
-        """Wait for the robots.txt of *origin*, for which a fetch is due."""
-        known = self.origins.cache.look_up(origin)
-        if known is not None and request in self._gate and not known.unreachable:
-            # It passed the gate by an answer that has expired since, and still counts.
+        """Do with *request* what has to be done while a fetch of its robots.txt is due:
+        what counted at the gate still counts; otherwise it waits."""
+        state = self.origins.cache.look_up(origin)
+        if state is not None and request in self._gate and not state.unreachable:
+            # The request left the gate by an answer that has expired since.
             self._count("rep/cache/hit")
-            await self._act(request, known, path, waited=waited)
+            await self._act(request, state, path)
             return
-        passport = self._gate.passport_of(request)
-        if passport is not None:
-            # Since it passed the gate, its origin was forgotten, or an attempt is due.
+        known_at_gate = self._gate.known_at_gate(request)
+        if known_at_gate is not None:
+            # Since the request left the gate, its origin was forgotten, or an attempt
+            # became due.
+            if state is None:
+                state, _ = known_at_gate
             self._count("rep/cache/hit")
-            state = passport[0] if known is None else known
-            await self._act(request, state, path, waited=waited)
+            await self._act(request, state, path)
             return
-        if not waited:
-            self._count("rep/cache/miss" if known is None else "rep/cache/refresh")
-        flight = self.origins.flights.to(origin, request, again=waited)
-        seconds = (
-            flight.left_of(self.origins.policy.grace)
-            if self.decisions.dry_run
-            else None
-        )
+        self._count("rep/cache/miss" if state is None else "rep/cache/refresh")
+        await self._wait(request, origin, path)
+
+    async def _wait(self, request: Request, origin: Origin, path: str) -> None:
+        """Have the robots.txt of *origin* fetched, and wait for it. Then do with
+        *request* what it says."""
+        flight = self.origins.flights.to(origin, request)
+        seconds = None
+        if self.decisions.dry_run:
+            # Wait no longer than until the request would be held.
+            seconds = flight.left_of(self.origins.policy.grace)
         with self.context.engine.extra_slot():  # meanwhile, pages need theirs
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
-            await self._act(request, answer, path, waited=waited)
+            await self._act(request, answer, path)
         elif answer is None:
             self.decisions.would_be_held(request, origin)
         else:
             self._drop(request, origin, answer)
 
     async def _act(
-        self, request: Request, state: OriginState, path: str, *, waited: bool
+        self, request: Request, state: OriginState, path: str, *, waited: bool = False
     ) -> None:
+        """Do with *request* what has to be done by *state*, which is known of its
+        origin: apply the rules or, if the origin is unreachable, do what ``Policy``
+        (origins/policy.py) says. *waited*: it has waited for an attempt, and won't wait
+        for a second one."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
         if self.origins.cache.takes_long(state, chain):
-            # Before the policy is asked: the origin can become unreachable meanwhile.
+            # Before we look whether the origin is unreachable, which it can become
+            # meanwhile.
             await self.origins.cache.read(state, chain)
-        passport = self._gate.passport_of(request)
-        if state.unreachable and passport is not None and not passport[1].says_nothing:
-            # It is down again since the request passed the gate, where it can't be held any more.
-            self._decide(request, passport[0], path, passport[1])
-            return
+        known_at_gate = self._gate.known_at_gate(request)
+        if state.unreachable and known_at_gate is not None:
+            # The origin is down again since the request left the gate, where it can't
+            # be held any more.
+            state_then, status_then = known_at_gate
+            if not status_then.says_nothing:
+                self._apply_rules(request, state_then, path, status_then)
+                return
         policy = self.origins.policy
         advice = policy.in_the_middleware(state, self.clock())
         match advice.action:
             case Action.DECIDE:
-                self._decide(request, state, path)
+                self._apply_rules(request, state, path)
             case Action.ALLOW:
                 self._count("rep/unreachable/allowed")
                 reason = f"{IMPOLITE}; {state.entry.error}"
@@ -308,7 +372,8 @@ class RepMiddleware:
     async def _wait_for_next_attempt(
         self, request: Request, state: OriginState, path: str
     ) -> None:
-        """Wait for the next attempt at a robots.txt, which is near: *request* can't be held."""
+        """Wait for the next attempt at a robots.txt, which is near, since *request*
+        can't be held here. Then do with *request* what the answer says."""
         try:
             with self.context.engine.extra_slot():
                 answer = await self.origins.flights.next_answer(state.origin)
@@ -316,35 +381,70 @@ class RepMiddleware:
             self._drop(request, state.origin, Drop.of(state), state)
         except CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 (a wrong configuration, or a bug, which is logged)
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs.
             self._drop(request, state.origin, Drop.after(error))
         else:
             await self._act(request, answer, path, waited=True)
 
-    def _decide(
+    async def _answer(
+        self, waiting: Awaitable[OriginState]
+    ) -> OriginState | Drop | None:
+        """Return what *waiting* for a fetch comes to: what is known of the origin then;
+        or why there is no answer; None if that takes too long."""
+        try:
+            return await waiting
+        except StillWaiting:
+            return None
+        except CrawlEnding:
+            return Drop("the crawl is ending")
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A wrong configuration, or a bug, which Flights logs: not the request's
+            # fault.
+            return Drop.after(error)
+
+    async def _fetch_answer(
+        self, origin: Origin, request: Request
+    ) -> OriginState | Drop | None:
+        """Fetch the robots.txt of *origin* for *request*, and wait for it, however
+        long. Return what :meth:`_answer` returns."""
+        flight = self.origins.flights.to(origin, request)
+        return await self._answer(flight.wait())
+
+    # What the rules say
+
+    def _apply_rules(
         self,
         request: Request,
         state: OriginState,
         path: str,
         status: Status | None = None,
     ) -> None:
-        """Let the rules decide; ``RobotsDisallowed`` if they forbid the request. *status*: what counts, if
-        not what is known now."""
+        """Let *request* pass if the rules in *state* allow it; otherwise raise
+        ``RobotsDisallowed``. *status*: what counts of the origin, if not what is known
+        now."""
+        # If a setting decides in place of the protocol (REP.md section 13), each
+        # request is recorded.
         is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(
-            state, chain, path, always=is_recorded, status=status
+            state,
+            chain,
+            path,
+            always=is_recorded,
+            status=status,
         )
-        if decision is None or decision.allowed:
-            if is_recorded or isinstance(state.status.counts_as, Unrestricted):
-                self.decisions.record(request, state.origin, "allowed", state, decision)
-            else:
-                state.allowed += 1
-        else:
+        if decision is not None and not decision.allowed:
             is_direct = request not in self._gate
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error from None
+        elif is_recorded or isinstance(state.status.counts_as, Unrestricted):
+            self.decisions.record(request, state.origin, "allowed", state, decision)
+        else:
+            state.allowed += 1
 
     def _forbid(
         self,
@@ -355,29 +455,41 @@ class RepMiddleware:
         *,
         direct: bool,
     ) -> RobotsDisallowed | None:
-        """Report that *decision* forbids *request*. Return what it fails with; None if it passes all the
-        same: it is overruled, or this is a dry run."""
+        """Report that *decision* forbids *request*. Return what it fails with; None if
+        it passes all the same: it is overruled, or this is a dry run. *direct*: it is a
+        direct download."""
         if self.overrules(request, decision):
-            reason = OVERRULED
             self._count("rep/overruled")
             self.decisions.record(
-                request, state.origin, "allowed", state, decision, reason=reason
+                request,
+                state.origin,
+                "allowed",
+                state,
+                decision,
+                reason=OVERRULED,
             )
             return None
         error = RobotsDisallowed(state.origin, decision, state.status.setting)
         if direct or self._early.remember(request, state, path):
             self.decisions.dropped(request, error, state, direct=direct)
-        return None if self.decisions.dry_run else error
+        if self.decisions.dry_run:
+            return None
+        return error
+
+    # What EarlyDrops (holding/early.py) asks about a request that is about to be
+    # scheduled
 
     def _refusal(
         self, request: Request, state: OriginState, path: str
     ) -> RobotsDisallowed | None:
-        """Return what *request* would fail with if it came here now; None if it would pass, or if
-        that isn't known without waiting. *state* is fresh."""
+        """Return what *request* would fail with if it came here now; None if it would
+        pass, or if that isn't known without waiting. *state*, which is known of its
+        origin, is fresh."""
         if path == ROBOTS_PATH:
             return None
         decision: Decision | None
         if state.rules is not None and self.agents.is_usual(request):
+            # As on the fast path.
             key = state.rules.find(comparable(path))
             decision = None if allows(key) else self.origins.decision(state, key)
         else:
@@ -393,25 +505,11 @@ class RepMiddleware:
     def _may_seed(self, request: Request, prefix: str) -> bool:
         """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
         here."""
-        if SITEMAP in request.meta:
+        if SITEMAP_KEY in request.meta:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
 
-    async def _answer(
-        self, waiting: Awaitable[OriginState]
-    ) -> OriginState | Drop | None:
-        """Return the answer, or why there will be none; None if that takes too long."""
-        try:
-            return await waiting
-        except StillWaiting:
-            return None
-        except CrawlEnding:
-            return Drop("the crawl is ending")
-        except CancelledError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs: not the request's fault.
-            return Drop.after(error)
+    # How a request fails
 
     def _drop(
         self,
@@ -420,6 +518,8 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
+        """Fail *request*, unless this is a dry run, since there is no robots.txt of
+        *origin*, for the reason in *drop*. *state*: what is known of *origin*."""
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
@@ -429,42 +529,46 @@ class RepMiddleware:
         self, request: Request, error: Refusal, state: OriginState | None
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
-        self.decisions.dropped(request, error, state, direct=request not in self._gate)
+        is_direct = request not in self._gate
+        self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # Without a spider, the middleware is used alone, in somebody's test.
-        if (
-            self._in_shell
-            and self.context.spider
-            and isinstance(error, RobotsUnreachable)
-        ):
+        # "from" names the cause that the error has, not an exception that is being
+        # handled here. Without a spider, this isn't the shell: somebody's test uses the
+        # middleware alone.
+        is_shell = self._in_shell and self.context.spider is not None
+        if is_shell and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__
-        raise error from error.__cause__  # not from what is being handled here
+        raise error from error.__cause__
 
 
 async def may_fetch(crawler: Crawler, url: str) -> bool:
-    """Whether robots.txt allows *crawler* to fetch *url*, for requests that bypass Scrapy, such as
-    those of a page in a browser.
+    """Whether robots.txt allows *crawler* to fetch *url*, for requests that bypass
+    Scrapy, such as those of a page in a browser.
 
-    Waits for an unknown robots.txt. False also if it can't be fetched, unless ``REP_UNREACHABLE`` is
-    "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if the URL is neither http, https nor
-    ftp. Nothing is counted or recorded.
+    Waits for an unknown robots.txt. False also if it can't be fetched, unless
+    ``REP_UNREACHABLE`` is "allow". True without ``ROBOTSTXT_OBEY``, in a dry run, or if
+    the URL is neither http, https nor ftp. Nothing is counted or recorded.
     """
     rep = crawler.get_downloader_middleware(RepMiddleware)
-    if rep is None or FOREIGN.match(url) or rep.decisions.dry_run:
+    if rep is None or FOREIGN_SCHEME.match(url) or rep.decisions.dry_run:
         return True
     origins = rep.origins
     try:
         request = Request(url)
-        found, path = origins.find(request)
+        state_or_origin, path = origins.find(request)
     except ValueError:
         return False
     if path == ROBOTS_PATH:
         return True
-    state: OriginState | Drop | Origin | None = found
-    if isinstance(found, Origin):
-        state = await rep._answer(origins.flights.to(found, request).wait())
-    if not isinstance(state, OriginState) or state.unreachable:
+    if isinstance(state_or_origin, OriginState):
+        answer: OriginState | Drop | None = state_or_origin
+    else:
+        answer = await rep._fetch_answer(state_or_origin, request)
+    if not isinstance(answer, OriginState) or answer.unreachable:
         return origins.policy.unreachable == "allow"
-    decision = origins.decide(state, rep.agents.chain_of(request), path, always=True)
-    return decision is None or decision.allowed or rep.overrules(request, decision)
+    chain = rep.agents.chain_of(request)
+    decision = origins.decide(answer, chain, path, always=True)
+    if decision is None or decision.allowed:
+        return True
+    return rep.overrules(request, decision)

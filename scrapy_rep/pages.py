@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
@@ -20,16 +20,21 @@ from scrapy.spiders import SitemapSpider
 
 from scrapy_rep.engine.log import Isolation, Limiter, get_logger
 from scrapy_rep.middleware import RepMiddleware
-from scrapy_rep.origins.agents import EACH, META_KEY, Agents, chain_in_header, origin_of
+from scrapy_rep.origins.agents import (
+    AGENT_KEY,
+    OF_ALL_CRAWLS,
+    Agents,
+    chain_in_header,
+    origin_of,
+)
 from scrapy_rep.protocol.html import links_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.syntax import chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-logger = get_logger(
-    f"{__name__}.middleware"
-)  # loggers are named after folders: "scrapy_rep.pages"
+# get_logger() names loggers after folders: this one is "scrapy_rep.pages".
+logger = get_logger(f"{__name__}.middleware")
 
 FOLLOW = "rep_follow"
 """Meta key: follow this request whatever its page says."""
@@ -37,23 +42,38 @@ FOLLOW = "rep_follow"
 EMBEDDED = "rep_embedded"
 """Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
-# Links of each kind that are resolved.
+# So many links that may be followed, and so many that may not, are resolved in a page.
 _MAX_LINKS = 2_000
-# Characters of unusual links, and of their base, that are resolved; and what each link counts in
-# addition: even a short one takes 40 microseconds.
-_MAX_WORK, _LINK = 200_000, 500
+# The work of resolving the unusual links of a page, in characters of these and of the page's base.
+_MAX_WORK = 200_000
+# What each unusual link counts in addition: even a short one takes 40 microseconds.
+_WORK_OF_A_LINK = 500
 
 # Characters that neither urljoin() nor Scrapy changes, except in paths with empty or dot segments.
-_PLAIN = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
-_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN}(?<!\?)")
-_ABSOLUTE = re.compile(rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN}(?<!\?)")
+_PLAIN_CHARACTERS = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
+_RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN_CHARACTERS}(?<!\?)")
+_ABSOLUTE = re.compile(
+    rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN_CHARACTERS}(?<!\?)"
+)
 
-_HTML = (b"text/html", b"application/xhtml+xml")
+# Media types of pages that browsers treat as HTML.
+_HTML_TYPES = (b"text/html", b"application/xhtml+xml")
 
-_marked: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
-_read: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = (
+# What _marked_links() has found in each response, as long as the project keeps this.
+_marked_links_known: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
+# What page_rules() has found in each response, by the crawler's product tokens.
+_rules_known: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = (
     WeakKeyDictionary()
 )
+
+
+class Refusal(NamedTuple):
+    """Why a page's rules don't want a request or an item."""
+
+    verdict: str
+    """As in stats and in the record of decisions: ``nofollow``, ``nofollow_link``, ``noindex`` or
+    ``expired``."""
+    reason: str
 
 
 def page_rules(
@@ -65,50 +85,60 @@ def page_rules(
     """
     if agents is None:
         agents = chain_behind(response.request)
-    chain = (agents,) if isinstance(agents, str) else tuple(agents)
-    known = _read.setdefault(response, {})
-    if chain not in known:
-        rules = PageRules.from_headers(response.headers.getlist("X-Robots-Tag"), chain)
+    tokens = (agents,) if isinstance(agents, str) else tuple(agents)
+    rules_by_tokens = _rules_known.setdefault(response, {})
+    if tokens not in rules_by_tokens:
+        headers = response.headers.getlist("X-Robots-Tag")
+        rules = PageRules.from_headers(headers, tokens)
         if is_html(response):
-            rules |= PageRules.from_html(response.body, encoding_of(response), chain)
-        known[chain] = rules
-    return known[chain]
+            rules |= PageRules.from_html(response.body, encoding_of(response), tokens)
+        rules_by_tokens[tokens] = rules
+    return rules_by_tokens[tokens]
 
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:
-    """Return the chain of a request that was sent. If it may belong to crawls with different
-    chains, only what the request itself says counts."""
+    """Return the chain of product tokens (origins/agents.py) of a request that was sent. If it may belong to
+    crawls with different chains, only what the request itself says counts."""
     if request is None:
         return ()
-    found = crawls_behind(request)
-    if len({one.usual for one in found}) == 1:
-        return found[0].chain_sent(request)
+    crawls = crawls_behind(request)
+    usual_chains = {agents.usual for agents in crawls}
+    if len(usual_chains) == 1:
+        return crawls[0].chain_sent(request)
+    # Under this key (origins/agents.py) a request names its agent.
     try:
-        return chain(request.meta[META_KEY])
+        return chain(request.meta[AGENT_KEY])
     except (KeyError, ValueError):
         return chain_in_header(request)
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the agents of crawls that *request* may belong to: its callback's, else all."""
-    spider, crawls = getattr(request.callback, "__self__", None), list(EACH)
-    own = [one for one in crawls if spider is not None and one.crawler.spider is spider]
-    return own or [one for one in crawls if one.crawler.crawling] or crawls
+    """Return the Agents (origins/agents.py) of the crawls that *request* may belong to: of the crawl whose
+    spider has its callback; else of all that are under way; if none is, of all in this process."""
+    crawls = list(OF_ALL_CRAWLS)
+    spider = getattr(request.callback, "__self__", None)
+    if spider is not None:
+        own = [agents for agents in crawls if agents.crawler.spider is spider]
+        if own:
+            return own
+    under_way = [agents for agents in crawls if agents.crawler.crawling]
+    return under_way or crawls
 
 
 def is_html(response: Response) -> bool:
     """Return whether a browser would treat *response* as HTML."""
     if isinstance(response, HtmlResponse):
         return True
-    return (
-        (response.headers.get("Content-Type") or b"").strip().lower().startswith(_HTML)
-    )
+    content_type = response.headers.get("Content-Type") or b""
+    return content_type.strip().lower().startswith(_HTML_TYPES)
 
 
 def encoding_of(response: Response) -> str:
-    """Return the encoding of the markup of *response*. Finding it is slow, and needed only for
-    markup that isn't ASCII: with zeros among its first bytes, or escapes."""
-    if b"\0" in response.body[:1024] or b"\x1b" in response.body:
+    """Return the encoding in which the tags of *response* are read. Finding it is slow, and needed only for
+    markup that isn't ASCII: in UTF-16, with zeros among its first bytes; in ISO-2022, with escape
+    characters."""
+    start = response.body[:1024]
+    if b"\0" in start or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
     return "utf-8"
 
@@ -122,9 +152,11 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
     by all that the page says, as ``process_links`` only by the ``nofollow`` of links."""
     if response is None:
         return [link for link in links if not link.nofollow]
-    return (
-        None if not is_exempt(links, response) and refusal(links, response) else links
-    )
+    request = links
+    if is_exempt(request, response):
+        return request
+    is_refused = refusal(request, response) is not None
+    return None if is_refused else request
 
 
 def is_exempt(request: Request, response: Response) -> bool:
@@ -132,32 +164,39 @@ def is_exempt(request: Request, response: Response) -> bool:
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True
-    urls = [response.url]  # before redirects, too
-    if response.request is not None:
-        urls += [response.request.url, *response.request.meta.get("redirect_urls", ())]
-    return _without_fragment(request.url) in map(_without_fragment, urls)
+    own_urls = [response.url]
+    sent = response.request
+    if sent is not None:
+        # The page itself is also what was requested before redirects.
+        before_redirects = sent.meta.get("redirect_urls", ())
+        own_urls = [response.url, sent.url, *before_redirects]
+    return _without_fragment(request.url) in map(_without_fragment, own_urls)
 
 
 def refusal(
     request: Request,
     response: Response,
     chain: Sequence[str] | None = None,
-    page: bool = True,
-    links: bool = True,
-) -> tuple[str, str] | None:
-    """Return verdict and reason against *request*, by *page* rules or the ``rel`` of *links*."""
-    if page and (rule := page_rules(response, chain).saying("nofollow", "none")):
-        return "nofollow", f"{rule.where}: {rule}, of {response.url}"
-    if (
-        links
-        and is_html(response)
-        and _without_fragment(request.url) in _marked_links(response)
-    ):
-        return (
-            "nofollow_link",
-            f'rel="nofollow", "ugc" or "sponsored", of {response.url}',
-        )
-    return None
+    by_page: bool = True,
+    by_links: bool = True,
+) -> Refusal | None:
+    """Return why *request*, which was found in *response*, should not be made; None if nothing forbids it.
+
+    :param chain: the crawler's product tokens; None for those of the crawl behind *response*
+    :param by_page: whether the rules of the whole page count
+    :param by_links: whether the ``rel`` of the page's links to the URL counts
+    """
+    if by_page:
+        rule = page_rules(response, chain).saying("nofollow", "none")
+        if rule is not None:
+            reason = f"{rule.where}: {rule}, of {response.url}"
+            return Refusal("nofollow", reason)
+    if not by_links or not is_html(response):
+        return None
+    if _without_fragment(request.url) not in _marked_links(response):
+        return None
+    reason = f'rel="nofollow", "ugc" or "sponsored", of {response.url}'
+    return Refusal("nofollow_link", reason)
 
 
 def is_sitemap(response: Response, spider: object) -> bool:
@@ -165,23 +204,36 @@ def is_sitemap(response: Response, spider: object) -> bool:
     about the file, not its URLs."""
     if isinstance(spider, SitemapSpider):
         return not is_html(response)
-    start = response.body[:2048] if isinstance(response, XmlResponse) else b""
+    if not isinstance(response, XmlResponse):
+        return False
+    start = response.body[:2048]
     return b"<urlset" in start or b"<sitemapindex" in start
 
 
 def _marked_links(response: Response) -> frozenset[str]:
     """Return the URLs to which every link is marked nofollow, ugc or sponsored."""
-    if response not in _marked:
-        encoding = getattr(response, "encoding", None) or "utf-8"
-        base, links = links_of(response.body, encoding)
-        resolve = _LinkResolver(response.url, base, encoding)
-        marked = [link for link, may_follow in links.items() if not may_follow]
-        others = [link for link, may_follow in links.items() if may_follow and marked]
-        urls, other_urls = (
-            set(map(resolve, some[:_MAX_LINKS])) for some in (marked, others)
-        )
-        _marked[response] = frozenset(urls - other_urls - {""})
-    return _marked[response]
+    if response not in _marked_links_known:
+        _marked_links_known[response] = _find_marked_links(response)
+    return _marked_links_known[response]
+
+
+def _find_marked_links(response: Response) -> frozenset[str]:
+    """Read what :func:`_marked_links` returns from the page."""
+    encoding = getattr(response, "encoding", None) or "utf-8"
+    base, references = links_of(response.body, encoding)
+    marked: list[str] = []
+    unmarked: list[str] = []
+    for reference, may_follow in references.items():
+        if may_follow:
+            unmarked.append(reference)
+        else:
+            marked.append(reference)
+    if not marked:
+        return frozenset()
+    resolve = _LinkResolver(response.url, base, encoding)
+    marked_urls = set(map(resolve, marked[:_MAX_LINKS]))
+    unmarked_urls = set(map(resolve, unmarked[:_MAX_LINKS]))
+    return frozenset(marked_urls - unmarked_urls - {""})
 
 
 class _LinkResolver:
@@ -189,30 +241,39 @@ class _LinkResolver:
     usual link takes a microsecond."""
 
     def __init__(self, url: str, base: str, encoding: str) -> None:
+        """*url* is the page's, *base* the reference in its base element, if it has one."""
         self._encode = Encoder()
         self._encoding = encoding
         self._work = 0
-        self._base = self._root = self._folder = ""
-        with suppress(ValueError):  # else only absolute links can be resolved
-            base = self._encode(urljoin(url, base), encoding)
-            self._root, self._folder = (
-                urljoin(base, path)[:-1] for path in ("/x", "x")
-            )
-            self._base = base
+        # The URL to which relative links refer. If it isn't valid, this and the next two are empty, and
+        # only absolute links can be resolved.
+        self._base = ""
+        # What a usual link that begins with "/" has to be appended to.
+        self._root = ""
+        # What any other usual relative link has to be appended to.
+        self._folder = ""
+        with suppress(ValueError):
+            base_url = self._encode(urljoin(url, base), encoding)
+            self._root = urljoin(base_url, "/x").removesuffix("x")
+            self._folder = urljoin(base_url, "x").removesuffix("x")
+            self._base = base_url
 
     def __call__(self, reference: str) -> str:
         url = _without_fragment(reference)
         if "/." not in url and _RELATIVE.fullmatch(url) and "//" not in url:
-            return self._root + url[1:] if url[0] == "/" else self._folder + url
+            if url[0] == "/":
+                return self._root + url[1:]
+            return self._folder + url
         if _ABSOLUTE.fullmatch(url):
             return url
-        self._work += _LINK + len(self._base) + 3 * len(reference)
+        # The link is joined with the base, encoded and searched for a fragment: it counts three times.
+        self._work += _WORK_OF_A_LINK
+        self._work += len(self._base) + 3 * len(reference)
         if self._work > _MAX_WORK:
             return ""
         try:
-            return _without_fragment(
-                self._encode(urljoin(self._base, reference), self._encoding)
-            )
+            absolute = urljoin(self._base, reference)
+            return _without_fragment(self._encode(absolute, self._encoding))
         except ValueError:
             return ""
 
@@ -226,13 +287,16 @@ class PageMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
-        self._page = settings.nofollow in ("page", "count", True)
-        self._links = settings.nofollow in ("links", "count", True)
-        self._items = bool(settings.noindex)
-        self._drops_requests = settings.nofollow != "count" and not settings.dry_run
-        self._drops_items = settings.noindex != "count" and not settings.dry_run
+        # Which rules against following are looked at: those of whole pages, those of links.
+        self._by_page = settings.nofollow in ("page", "count", True)
+        self._by_links = settings.nofollow in ("links", "count", True)
+        self._has_noindex = bool(settings.noindex)
+        # Whether what the rules don't want is dropped, or only counted.
+        in_earnest = not settings.dry_run
+        self._drops_requests = in_earnest and settings.nofollow != "count"
+        self._drops_items = in_earnest and settings.noindex != "count"
         self._isolated = Isolation(crawler)
-        self._tell = Limiter(logger, "origins with pages that are not followed or kept")
+        self._log = Limiter(logger, "origins with pages that are not followed or kept")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
@@ -245,67 +309,90 @@ class PageMiddleware(BaseSpiderMiddleware):
     def get_processed_request(
         self, request: Request, response: Response | None
     ) -> Request | None:
-        obeyed = False
-        if response and (page := response.request) and (self._page or self._links):
+        is_dropped = False
+        page = response.request if response else None
+        if response and page and (self._by_page or self._by_links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
-                exempt = is_exempt(request, response) or is_sitemap(
-                    response, self.crawler.spider
-                )
-                if rep and not exempt:
-                    chain, what = rep.agents.chain_sent(page), (self._page, self._links)
-                    if found := refusal(request, response, chain, *what):
-                        obeyed = self._drops_requests
-                        self._say(rep, request, *found, obeyed=obeyed)
-        return None if obeyed else request
+                refused = self._request_refusal(rep, request, response, page)
+                if rep and refused:
+                    # Set before the report, so that it holds even if reporting fails.
+                    is_dropped = self._drops_requests
+                    self._report(rep, request, refused, is_dropped=is_dropped)
+        return None if is_dropped else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        obeyed = False
-        if response and (page := response.request) and self._items:
+        is_dropped = False
+        page = response.request if response else None
+        if response and page and self._has_noindex:
             with self._isolated("check of items (REP_NOINDEX)"):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
-                if rep and (found := self._unwanted(rep, response, page)):
-                    obeyed = self._drops_items
-                    self._say(rep, page, *found, obeyed=obeyed)
-        return None if obeyed else item
+                refused = self._item_refusal(rep, response, page)
+                if rep and refused:
+                    # Set before the report, so that it holds even if reporting fails.
+                    is_dropped = self._drops_items
+                    self._report(rep, page, refused, is_dropped=is_dropped)
+        return None if is_dropped else item
 
-    def _unwanted(
-        self, rep: RepMiddleware, response: Response, request: Request
-    ) -> tuple[str, str] | None:
-        """Return verdict and reason if items of *response* should not be kept."""
-        if request.meta.get("dont_obey_robotstxt"):
+    def _request_refusal(
+        self,
+        rep: RepMiddleware | None,
+        request: Request,
+        response: Response,
+        page: Request,
+    ) -> Refusal | None:
+        """Return why *request*, from *response* to the request *page*, should not be made."""
+        if rep is None or is_exempt(request, response):
             return None
-        rules = page_rules(response, rep.agents.chain_sent(request))
-        if rules.indexifembedded and request.meta.get(EMBEDDED):
+        if is_sitemap(response, self.crawler.spider):
             return None
-        verdict, rule = "noindex", rules.saying("noindex", "none")
-        if rule is None and rules.expired(rep.clock()):
-            date = rules.unavailable_after
-            verdict, rule = (
-                "expired",
-                next(one for one in rules.rules if one.value == date),
-            )
-        return None if rule is None else (verdict, f"{rule.where}: {rule}")
+        chain = rep.agents.chain_sent(page)
+        return refusal(request, response, chain, self._by_page, self._by_links)
 
-    def _say(
+    def _item_refusal(
+        self, rep: RepMiddleware | None, response: Response, page: Request
+    ) -> Refusal | None:
+        """Return why items of *response* to the request *page* should not be kept."""
+        if rep is None or page.meta.get("dont_obey_robotstxt"):
+            return None
+        rules = page_rules(response, rep.agents.chain_sent(page))
+        if rules.indexifembedded and page.meta.get(EMBEDDED):
+            return None
+        rule = rules.saying("noindex", "none")
+        if rule is not None:
+            return Refusal("noindex", f"{rule.where}: {rule}")
+        if not rules.expired(rep.clock()):
+            return None
+        # The page has expired. Of its dates, the earliest counts.
+        date = rules.unavailable_after
+        expired = next(rule for rule in rules.rules if rule.value == date)
+        return Refusal("expired", f"{expired.where}: {expired}")
+
+    def _report(
         self,
         rep: RepMiddleware,
         request: Request,
-        verdict: str,
-        reason: str,
+        refused: Refusal,
         *,
-        obeyed: bool,
+        is_dropped: bool,
     ) -> None:
+        """Count, record and log that *request*, or an item of the page that it is for, is dropped, or
+        would be in earnest."""
+        verdict, reason = refused
         origin = None
         with suppress(ValueError):  # a scheme without robots.txt
             origin = origin_of(request)
         rep.context.stats.inc_value(f"rep/page/{verdict}")
-        if obeyed:
+        if is_dropped:
             rep.context.stats.inc_value("rep/page/dropped")
         rep.decisions.record(
-            request, origin, verdict, reason=reason, dry_run=not obeyed
+            request, origin, verdict, reason=reason, dry_run=not is_dropped
         )
-        what = "item from" if verdict in ("noindex", "expired") else "request to"
-        message = f"{'Dropping' if obeyed else 'Would drop'} {what} %(url)s: %(reason)s"
+        action = "Dropping" if is_dropped else "Would drop"
+        is_item = verdict in ("noindex", "expired")
+        subject = "item from" if is_item else "request to"
+        message = f"{action} {subject} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        self._tell.log(message, values, self.crawler.spider, (origin, verdict))
+        # Further ones of this origin with this verdict are logged at DEBUG level.
+        topic = (origin, verdict)
+        self._log.log(message, values, self.crawler.spider, topic)

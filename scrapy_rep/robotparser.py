@@ -10,6 +10,8 @@ from scrapy_rep.protocol import RobotsTxt, comparable, product_token
 
 
 class RobotParser(ScrapyRobotParser):
+    """A robots.txt, with the methods that Scrapy's middleware expects of a parser."""
+
     def __init__(self, robots: RobotsTxt) -> None:
         self.robots = robots
 
@@ -20,9 +22,8 @@ class RobotParser(ScrapyRobotParser):
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
         """Return whether *user_agent* (a token, or a full User-Agent header) may fetch *url*."""
-        return self.robots.allowed(
-            comparable(to_unicode(url, errors="replace")), _token(user_agent)
-        )
+        url_text = to_unicode(url, errors="replace")
+        return self.robots.allowed(comparable(url_text), _token(user_agent))
 
     def crawl_delay(self, user_agent: str | bytes) -> float | None:
         """Return the ``crawl-delay`` for *user_agent* in seconds; None without one."""

@@ -1,7 +1,9 @@
-"""Every ``REP_*`` setting with its default. ``from_settings`` checks them; nothing else reads them
-from Scrapy's settings: the rest of the package uses ``context.settings``.
+"""Every ``REP_*`` setting with its default and its check (:class:`RepSettings`).
+docs/settings.md says what each is for.
 
-To add one, add a field to :class:`RepSettings` and a heading to docs/settings.md.
+``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does: the
+rest of the package uses ``context.settings`` (origins/context.py). To add a setting,
+add a field to :class:`RepSettings` and a heading to docs/settings.md.
 """
 
 from __future__ import annotations
@@ -32,17 +34,20 @@ logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# How similar a suggested name must be; 1: identical.
-_SIMILAR = 0.75
+# How similar to an unknown setting's name a name must be to be suggested; 1: identical.
+_SIMILARITY = 0.75
 
-# Seconds: longer than any fetch.
-_PATIENCE = 86400.0
+# Interactive commands wait so many seconds for a robots.txt: longer than any fetch
+# takes.
+_INTERACTIVE_SECONDS = 86400.0
 
-# REP_CRAWL_DELAY = True: the longest delay in seconds.
-_CRAWL_DELAY = 60.0
+# The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones
+# says so.
+_LONGEST_DELAY = 60.0
 
-# Characters of a value that are shown.
-_SHOWN = 300
+# Characters of a value that the log and the report show: a file can be pasted into a
+# setting.
+_SHOWN_CHARACTERS = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
 """The spider's attribute that stands for ``REP_SITEMAPS``."""
@@ -53,95 +58,111 @@ USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 LADDER = "google-2026"
 """The value of ``REP_UNREACHABLE_RULES`` for Google's newer rules."""
 
+LAST = "last"
+"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that
+ended in order."""
 
-def _number(kind: type, least: float) -> Callable[[Any], Any]:
-    """Return the check of a finite number, an int or a float as *kind* says."""
+# How values are read: each function returns a setting's value as the package uses it,
+# and raises ValueError, TypeError or OverflowError if the value is wrong.
+
+
+def _number(number_type: type, least: float) -> Callable[[Any], Any]:
+    """Return what reads a finite number (*number_type*: int or float) that is *least*
+    or more."""
 
     def check(value: Any) -> Any:
-        number = kind(value)
-        if (
-            isinstance(value, bool)
-            or number != float(value)
-            or not least <= number < math.inf
-        ):
+        number = number_type(value)
+        is_in_range = least <= number < math.inf
+        is_exact = number == float(value)
+        if isinstance(value, bool) or not is_in_range or not is_exact:
             raise ValueError
         return number
 
     return check
 
 
-_seconds, _positive_seconds = (
-    _number(float, 0.0),
-    _number(float, math.nextafter(0.0, 1.0)),
-)
-_integer, _count = _number(int, -math.inf), _number(int, 1)
-
-LAST = "last"
-"""The value of ``REP_SITEMAP_SINCE`` for the start of the spider's last crawl that ended in order."""
+_seconds = _number(float, 0.0)
+_positive_seconds = _number(float, math.nextafter(0.0, 1.0))
 
 
 def _flag(value: Any) -> bool:
-    """As Scrapy's ``getbool`` reads it, command line included."""
-    if str(value).lower() in ("true", "1"):
+    """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a
+    command line."""
+    text = str(value).lower()
+    if text in ("true", "1"):
         return True
-    if str(value).lower() in ("false", "0", "none", ""):
+    if text in ("false", "0", "none", ""):
         return False
     raise ValueError
 
 
 def _text(value: Any) -> str:
+    """Return *value*, a text that isn't empty."""
     if not isinstance(value, str) or not value:
         raise ValueError
     return value
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None or value == "" else check(value)
+    """Return what makes None of None and of the empty text, and leaves other values to
+    *check*."""
+
+    def read_optional(value: Any) -> Any:
+        if value is None or value == "":
+            return None
+        return check(value)
+
+    return read_optional
 
 
 def _since(value: Any) -> datetime | str:
-    return LAST if value == LAST else moment(value)
+    """Return a moment, or :data:`LAST`."""
+    if value == LAST:
+        return LAST
+    return moment(value)
 
 
 def _path(value: Any) -> str:
-    return _text(str(value) if isinstance(value, os.PathLike) else value)
+    """Return a path as text."""
+    if isinstance(value, os.PathLike):
+        value = str(value)
+    return _text(value)
 
 
 def _class(value: Any) -> str | type:
-    return value if isinstance(value, type) else _text(value)
+    """Return *value*: a class, or the path to one."""
+    if isinstance(value, type):
+        return value
+    return _text(value)
 
 
 class DelayLimit(NamedTuple):
-    """``REP_CRAWL_DELAY``: which delays are kept. False: none."""
+    """``REP_CRAWL_DELAY``: which crawl delays are kept. False if none are."""
 
     most: float = 0.0
-    """Seconds."""
+    """Seconds: the longest delay that is kept."""
     skips: bool = False
-    """Whether origins that ask for more are not crawled. Otherwise the delay is cut to this."""
+    """Whether origins that ask for a longer delay are not crawled. Otherwise their
+    delay is cut."""
 
     def __bool__(self) -> bool:
         return self.most > 0
 
 
-_BEYOND = {"limit": False, "skip": True}
-_DELAY = (
-    "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
-    "or 'limit'"
-)
-
-
 def _crawl_delay(value: Any) -> DelayLimit | bool:
+    """Return which crawl delays are kept; False if none are."""
     value = loaded(value)
     if isinstance(value, Mapping):
-        if (
-            not value.keys() <= {"most", "beyond"}
-            or str(value.get("beyond", "limit")) not in _BEYOND
-        ):
+        beyond = value.get("beyond", "limit")
+        if not value.keys() <= {"most", "beyond"} or beyond not in ("limit", "skip"):
             raise ValueError
-        most = _positive_seconds(value.get("most", _CRAWL_DELAY))
-        return DelayLimit(most, _BEYOND[value.get("beyond", "limit")])
-    if str(value).lower() in ("true", "false"):
-        return DelayLimit(_CRAWL_DELAY) if _flag(value) else False
+        most = _positive_seconds(value.get("most", _LONGEST_DELAY))
+        return DelayLimit(most, skips=beyond == "skip")
+    text = str(value).lower()
+    if text == "true":
+        return DelayLimit(_LONGEST_DELAY)
+    if text == "false":
+        return False
     return DelayLimit(_seconds(value))
 
 
@@ -149,19 +170,26 @@ class Override(NamedTuple):
     """``REP_OVERRIDES`` for one host or ``*.domain``."""
 
     file: str | None
-    """The path of a robots.txt; None: there are no rules."""
+    """The path of a robots.txt that takes the place of the site's; None: there are no
+    rules."""
     until: datetime | None = None
-    """From then on, the site's own robots.txt counts again."""
+    """From then on, the site's own robots.txt counts again; None: never."""
 
 
 def _override(value: Any) -> Override:
-    if not isinstance(value, Mapping):
-        return Override(None if value is None else _path(value))
-    # A missing "file" must not mean to ignore the site's rules.
-    if value.keys() != {"file", "until"}:
-        raise ValueError
-    file = value["file"]
-    return Override(None if file is None else _path(file), moment(value["until"]))
+    """Return what counts for a host, given a path, None, or a dict with that and its
+    end."""
+    file = value
+    until = None
+    if isinstance(value, Mapping):
+        # A missing "file" must not mean to ignore the site's rules.
+        if value.keys() != {"file", "until"}:
+            raise ValueError
+        file = value["file"]
+        until = moment(value["until"])
+    if file is not None:
+        file = _path(file)
+    return Override(file, until)
 
 
 def _overrides(value: Any) -> dict[str, Override] | None:
@@ -171,228 +199,321 @@ def _overrides(value: Any) -> dict[str, Override] | None:
         return None
     if not isinstance(value, Mapping):
         raise ValueError
-    found = {}
-    for name, chosen in value.items():
-        domain = name.removeprefix("*.") if isinstance(name, str) else "*"
-        if "*" in domain:
-            raise ValueError
-        ip6 = domain[:1] == "[" and domain[-1:] == "]"
-        host = Origin.from_url(f"http://{domain}/").host if ip6 else punycode(domain)
-        found["*." * (domain != name) + host] = _override(chosen)
-    return found
+    overrides = {}
+    for name, override in value.items():
+        overrides[_host_pattern(name)] = _override(override)
+    return overrides
+
+
+def _host_pattern(name: Any) -> str:
+    """Return *name*, a host or ``*.domain``, in the form that the hosts of origins
+    have: in Punycode."""
+    if not isinstance(name, str):
+        raise ValueError
+    host = name.removeprefix("*.")
+    if "*" in host:
+        raise ValueError
+    wildcard = "*." if host != name else ""
+    is_ip6 = host.startswith("[") and host.endswith("]")
+    if is_ip6:
+        origin = Origin.from_url(f"http://{host}/")
+        return wildcard + origin.host
+    return wildcard + punycode(host)
 
 
 def sitemaps(value: Any) -> str | bool:
-    """Return which origins may seed a crawl; ``ValueError`` if *value* is not a valid choice."""
-    return str(value) if value in ("start", "all") else _flag(value) and "all"
+    """Return which origins may seed a crawl: "start", "all", or False for none."""
+    if value in ("start", "all"):
+        return str(value)
+    if _flag(value):
+        return "all"
+    return False
 
 
 def loaded(value: Any) -> Any:
-    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in Scrapy;
-    ``ValueError`` if it is broken."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in
+    Scrapy; ``ValueError`` if it is broken."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith(("{", "[")):
         return json.loads(value)
     return value
 
 
 SITEMAPS_HINT = "True, False, 'start' or 'all'"
-_OVERRIDES = (
-    "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, if "
-    "that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}"
-)
 AGENT_HINT = "a product token (letters, - and _ only, such as FooBot) or a list of them"
+_DATE_HINT = "a date or a datetime, or its text as in '2026-01-31'"
 
 
-def _setting(default: Any, check: Callable[[Any], Any], hint: str) -> Any:
-    return field(
-        default=default, metadata={"check": check, "hint": hint, "prefix": _PREFIX}
-    )
+class _Check(NamedTuple):
+    """What the value of a setting may be."""
+
+    read: Callable[[Any], Any]
+    """Returns the value as the package uses it, or raises."""
+    hint: str
+    """What would be right, for the error about a wrong value. Empty: what :attr:`read`
+    raises says so."""
 
 
-def _constant(value: Any, check: Callable[[Any], Any]) -> Any:
-    """What no user has had a reason to change. Only our own tests do, as ``_REP_…``."""
-    return field(
-        default=value, metadata={"check": check, "hint": "", "prefix": f"_{_PREFIX}"}
-    )
+# chain() in protocol/syntax.py reads product tokens, moment() in protocol/freshness.py
+# dates.
+_AGENT = _Check(_optional(chain), AGENT_HINT)
+_FLAG = _Check(_flag, "True or False")
+_INTEGER = _Check(_number(int, -math.inf), "a whole number")
+_COUNT = _Check(_number(int, 1), "a whole number, 1 or more")
+_SECONDS = _Check(_seconds, "a number of seconds, 0 or more")
+_POSITIVE_SECONDS = _Check(_positive_seconds, "a number of seconds, more than 0")
+_TEXT = _Check(_text, "a text")
+_FILE = _Check(_path, "the path of a file")
+_URI = _Check(_optional(_path), "a path, or a URI that a feed storage can write to")
+_DATE = _Check(_optional(moment), _DATE_HINT)
+_DATE_OR_LAST = _Check(_optional(_since), f"{_DATE_HINT}, or {LAST!r}")
+_STORAGE = _Check(_class, "a storage class, or the path to one")
+_REDIS_URL = _Check(
+    _optional(_text),
+    "the URL of a Redis server, such as redis://localhost:6379/0",
+)
+_ITEM_FIELD = _Check(_optional(_text), "the name of a field of items")
+_SITEMAPS = _Check(sitemaps, SITEMAPS_HINT)
+_CRAWL_DELAY = _Check(
+    _crawl_delay,
+    "True, False, a number of seconds, or a dict such as {'most': 30, 'beyond': 'skip'}, with 'skip' "
+    "or 'limit'",
+)
+_OVERRIDES = _Check(
+    _overrides,
+    "a dict from hosts ('example.com', '*.example.com') to the paths of robots.txt files, to None, or, if "
+    "that ends at a date, to dicts such as {'file': 'own.txt', 'until': '2026-12-31'}",
+)
+
+# Fields of RepSettings.
+
+
+def _setting(default: Any, check: _Check) -> Any:
+    """A setting with its *default*."""
+    metadata = {"check": check, "prefix": _PREFIX}
+    return field(default=default, metadata=metadata)
+
+
+def _constant(value: Any, check: _Check) -> Any:
+    """A value that no user has had a reason to change. Only our own tests do, as
+    ``_REP_…``."""
+    metadata = {"check": check, "prefix": f"_{_PREFIX}"}
+    return field(default=value, metadata=metadata)
 
 
 def _checked_in(path: str) -> Any:
-    """A setting that is None by default. Its check, imported if it is set, explains a wrong value."""
+    """A setting that is None by default. The function at *path* in this package reads
+    it, imported only if the setting has a value."""
 
-    def check(value: Any) -> Any:
-        return load_object(f"scrapy_rep.{path}")(value) if value else None
+    def read(value: Any) -> Any:
+        if not value:
+            return None
+        return load_object(f"scrapy_rep.{path}")(value)
 
-    return _setting(None, check, "")
+    return _setting(None, _Check(read, ""))
 
 
 def _choice(*choices: str | bool) -> Any:
     """A setting that is one of *choices*; the first is the default."""
 
-    def check(value: Any) -> str | bool:
-        found = value if isinstance(value, str) and value in choices else _flag(value)
-        if found not in choices:
+    def read(value: Any) -> str | bool:
+        if isinstance(value, str) and value in choices:
+            return value
+        flag = _flag(value)
+        if flag not in choices:
             raise ValueError
-        return found
+        return flag
 
-    return _setting(choices[0], check, "one of " + ", ".join(map(repr, choices)))
-
-
-_SECONDS = "a number of seconds, 0 or more"
-_POSITIVE = "a number of seconds, more than 0"
-_FLAG = "True or False"
-_URI = "a path, or a URI that a feed storage can write to"
-_COUNT = "a whole number, 1 or more"
-_DATE = "a date or a datetime, or its text as in '2026-01-31'"
-_SINCE = f"{_DATE}, or {LAST!r}"
+    default = choices[0]
+    hint = "one of " + ", ".join(map(repr, choices))
+    return _setting(default, _Check(read, hint))
 
 
 def setting_name(field_name: str) -> str:
     """Return the setting's name for a field of :class:`RepSettings`."""
-    prefix: str = RepSettings.__dataclass_fields__[field_name].metadata["prefix"]
+    item = RepSettings.__dataclass_fields__[field_name]
+    prefix: str = item.metadata["prefix"]
     return prefix + field_name.upper()
 
 
 @dataclass(frozen=True, slots=True)
 class RepSettings:
-    """All settings, checked. The field ``cache_ttl`` is the setting ``REP_CACHE_TTL``."""
+    """All settings, checked. The field ``cache_ttl`` is the setting
+    ``REP_CACHE_TTL``."""
 
-    user_agent: tuple[str, ...] | None = _setting(None, _optional(chain), AGENT_HINT)
-    obey_global_group: bool = _setting(True, _flag, _FLAG)
+    # What counts, and for whom
+
+    user_agent: tuple[str, ...] | None = _setting(None, _AGENT)
+    obey_global_group: bool = _setting(True, _FLAG)
     unreachable: str = _choice("hold", "drop", "allow")
     unreachable_rules: str = _choice("google", LADDER)
     forbidden: str = _choice("allow", "disallow", "hold")
     challenge: str = _choice("allow", "hold")
-    overrides: dict[str, Override] | None = _setting(None, _overrides, _OVERRIDES)
-    hold_max_wait: float = _setting(600.0, _seconds, _SECONDS)
-    hold_max_requests: int = _setting(100000, _count, _COUNT)
-    retry_delay: float = _setting(5.0, _positive_seconds, _POSITIVE)
-    retry_max_delay: float = _setting(600.0, _positive_seconds, _POSITIVE)
-    download_timeout: float = _setting(30.0, _positive_seconds, _POSITIVE)
-    cache_storage: str | type = _setting(
-        "scrapy_rep.storages.MemoryStorage",
-        _class,
-        "a storage class, or the path to one",
-    )
-    cache_path: str = _setting("robots.sqlite", _path, "the path of a file")
-    cache_redis_url: str | None = _setting(
-        None,
-        _optional(_text),
-        "the URL of a Redis server, such as redis://localhost:6379/0",
-    )
-    cache_ttl: float = _setting(86400.0, _seconds, _SECONDS)
-    cache_min_ttl: float = _setting(300.0, _seconds, _SECONDS)
-    cache_max_origins: int = _setting(10000, _count, _COUNT)
-    unreachable_limit: float = _setting(2592000.0, _seconds, _SECONDS)
-    private_hosts: bool = _setting(False, _flag, _FLAG)
-    soft_404: bool = _setting(True, _flag, _FLAG)
-    crawl_delay: DelayLimit | bool = _setting(False, _crawl_delay, _DELAY)
-    sitemaps: str | bool = _setting(False, sitemaps, SITEMAPS_HINT)
-    sitemap_guess: bool = _setting(False, _flag, _FLAG)
-    sitemap_since: datetime | str | None = _setting(None, _optional(_since), _SINCE)
-    sitemap_until: datetime | None = _setting(None, _optional(moment), _DATE)
+    overrides: dict[str, Override] | None = _setting(None, _OVERRIDES)
+
+    # While a robots.txt is unreachable
+
+    hold_max_wait: float = _setting(600.0, _SECONDS)
+    hold_max_requests: int = _setting(100_000, _COUNT)
+    retry_delay: float = _setting(5.0, _POSITIVE_SECONDS)
+    retry_max_delay: float = _setting(600.0, _POSITIVE_SECONDS)
+
+    # How a robots.txt is fetched and kept
+
+    download_timeout: float = _setting(30.0, _POSITIVE_SECONDS)
+    cache_storage: str | type = _setting("scrapy_rep.storages.MemoryStorage", _STORAGE)
+    cache_path: str = _setting("robots.sqlite", _FILE)
+    cache_redis_url: str | None = _setting(None, _REDIS_URL)
+    cache_ttl: float = _setting(86400.0, _SECONDS)
+    cache_min_ttl: float = _setting(300.0, _SECONDS)
+    cache_max_origins: int = _setting(10000, _COUNT)
+    unreachable_limit: float = _setting(2592000.0, _SECONDS)
+    private_hosts: bool = _setting(False, _FLAG)
+    soft_404: bool = _setting(True, _FLAG)
+
+    # What a robots.txt says beside its rules
+
+    crawl_delay: DelayLimit | bool = _setting(False, _CRAWL_DELAY)
+    sitemaps: str | bool = _setting(False, _SITEMAPS)
+    sitemap_guess: bool = _setting(False, _FLAG)
+    sitemap_since: datetime | str | None = _setting(None, _DATE_OR_LAST)
+    sitemap_until: datetime | None = _setting(None, _DATE)
     sitemap_cross_host: str = _choice("strict", "any", "site")
+
+    # What pages, headers and tdmrep.json say
+
     nofollow: str | bool = _choice(False, "page", "links", "count", True)
     noindex: str | bool = _choice(False, "drop", "count")
     usage: dict[str, str] | None = _checked_in("preferences.middlewares.actions")
     usage_tokens: dict[str, tuple[str, ...]] | None = _checked_in(
         "preferences.middlewares.tokens"
     )
-    usage_field: str | None = _setting(
-        None, _optional(_text), "the name of a field of items"
-    )
-    tdmrep: bool = _setting(False, _flag, _FLAG)
-    decisions: str | None = _setting(None, _optional(_path), _URI)
-    dry_run: bool = _setting(False, _flag, _FLAG)
-    report: str | None = _setting(None, _optional(_path), _URI)
+    usage_field: str | None = _setting(None, _ITEM_FIELD)
+    tdmrep: bool = _setting(False, _FLAG)
+
+    # What the crawl tells
+
+    decisions: str | None = _setting(None, _URI)
+    dry_run: bool = _setting(False, _FLAG)
+    report: str | None = _setting(None, _URI)
 
     # Constants
 
-    hold_grace: float = _constant(0.5, _seconds)
-    """Seconds from the start of a first fetch until a request that waits for it counts as held."""
-    hold_idle: float = _constant(60.0, _seconds)
+    hold_grace: float = _constant(0.5, _SECONDS)
+    """Seconds from the start of a first fetch until a request that waits for it counts
+    as held."""
+    hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
-    hold_dead_host_tries: int = _constant(3, _count)
-    """Failures in a row to resolve or connect after which held requests are given up early."""
-    cache_expiry: float = _constant(7_776_000.0, _positive_seconds)
-    """Seconds after which a storage forgets an origin that nobody asks about: 90 days."""
-    cache_redis_prefix: str = _constant("{scrapy-rep}", _text)
-    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so that one call can
-    name many."""
-    cache_max_ttl: float = _constant(604_800.0, _seconds)
-    """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7 days."""
-    cache_max_bytes: int = _constant(67_108_864, _count)
+    hold_dead_host_tries: int = _constant(3, _COUNT)
+    """Failures in a row to resolve or connect after which held requests are given up
+    early."""
+    cache_expiry: float = _constant(7_776_000.0, _POSITIVE_SECONDS)
+    """Seconds after which a storage forgets an origin that nobody asks about: 90
+    days."""
+    cache_redis_prefix: str = _constant("{scrapy-rep}", _TEXT)
+    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so
+    that one call can name many."""
+    cache_max_ttl: float = _constant(604_800.0, _SECONDS)
+    """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
+    days."""
+    cache_max_bytes: int = _constant(67_108_864, _COUNT)
     """Bytes of the rules that are kept in memory, for all origins."""
-    sitemap_priority: int = _constant(10, _integer)
-    """The priority of requests for sitemaps: before pages, since they lead to more of these."""
-    sitemap_page_priority: int = _constant(0, _integer)
+    sitemap_priority: int = _constant(10, _INTEGER)
+    """The priority of requests for sitemaps: before pages, since they lead to more of
+    these."""
+    sitemap_page_priority: int = _constant(0, _INTEGER)
     """The priority of requests for pages of sitemaps."""
-    sitemap_max_depth: int = _constant(5, _count)
+    sitemap_max_depth: int = _constant(5, _COUNT)
     """How deep indexes of sitemaps may be nested."""
-    sitemap_max_files: int = _constant(50_000, _count)
+    sitemap_max_files: int = _constant(50_000, _COUNT)
     """Sitemaps of one origin that are read."""
-    sitemap_max_urls: int = _constant(50_000, _count)
+    sitemap_max_urls: int = _constant(50_000, _COUNT)
     """Entries of one sitemap that are read, as sitemaps.org says."""
-    sitemap_max_origin_urls: int = _constant(25_000_000, _count)
+    sitemap_max_origin_urls: int = _constant(25_000_000, _COUNT)
     """Pages of one origin that are requested."""
-    sitemap_max_bytes: int = _constant(52_428_800, _count)
+    sitemap_max_bytes: int = _constant(52_428_800, _COUNT)
     """Bytes of one sitemap, decompressed, that are read, as sitemaps.org says."""
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: origins that ask for a longer crawl delay are not crawled; None if there is no such
-        limit."""
+        """Seconds: origins that ask for a longer crawl delay are not crawled; None if
+        there is no such limit."""
         limit = self.crawl_delay
-        return limit.most if isinstance(limit, DelayLimit) and limit.skips else None
+        if isinstance(limit, DelayLimit) and limit.skips:
+            return limit.most
+        return None
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all; ``SettingsError`` names the setting, its value and what would be right."""
+        """Read and check all; ``SettingsError`` names the setting, its value and what
+        would be right."""
         values = {}
         for item in fields(cls):
             name = setting_name(item.name)
             value = settings.get(name, item.default)
+            check: _Check = item.metadata["check"]
             try:
-                values[item.name] = item.metadata["check"](value)
+                values[item.name] = check.read(value)
             except (ValueError, TypeError, OverflowError) as error:
-                hint, shown = (
-                    item.metadata["hint"] or str(error),
-                    without_password(repr(value)),
-                )
+                shown = without_password(repr(value))
+                hint = check.hint or str(error)
                 raise SettingsError(f"{name} is {shown}, but must be {hint}.") from None
         return cls(**values)
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
-    """Return *settings* for interactive commands: try robots.txt once, and wait for the answer."""
-    unreachable = "drop" if settings.unreachable == "hold" else settings.unreachable
-    return replace(settings, unreachable=unreachable, hold_grace=_PATIENCE)
+    """Return *settings* for interactive commands: try robots.txt once, and wait for the
+    answer."""
+    unreachable = settings.unreachable
+    if unreachable == "hold":
+        unreachable = "drop"
+    return replace(
+        settings,
+        unreachable=unreachable,
+        hold_grace=_INTERACTIVE_SECONDS,
+    )
 
 
-DEFAULTS = {
-    setting_name(item.name): item.default
-    for item in fields(RepSettings)
-    if item.metadata["prefix"] == _PREFIX
-}
-"""By the settings' names."""
+def _defaults() -> dict[str, Any]:
+    """Return the defaults of the settings that users may change, by the settings'
+    names."""
+    defaults = {}
+    for item in fields(RepSettings):
+        if item.metadata["prefix"] == _PREFIX:
+            defaults[setting_name(item.name)] = item.default
+    return defaults
+
+
+DEFAULTS = _defaults()
+"""The defaults of the settings that users may change, by the settings' names."""
 
 
 def changed(settings: BaseSettings) -> list[str]:
     """Return the names of the settings that differ from their defaults."""
-    return [
-        name for name, value in DEFAULTS.items() if settings.get(name, value) != value
-    ]
+    names = []
+    for name, default in DEFAULTS.items():
+        if settings.get(name, default) != default:
+            names.append(name)
+    return names
 
 
 def changed_values(settings: BaseSettings) -> dict[str, str]:
-    """Return these settings with their values as text, without passwords."""
-    values = {name: str(settings.get(name)) for name in changed(settings)}
-    return {name: without_password(value)[:_SHOWN] for name, value in values.items()}
+    """Return the values of the settings that differ from their defaults, as text,
+    without passwords."""
+    values = {}
+    for name in changed(settings):
+        value = str(settings.get(name))
+        shown = without_password(value)
+        values[name] = shown[:_SHOWN_CHARACTERS]
+    return values
 
 
 def settings_beside(crawler: Crawler) -> RepSettings:
     """Return the settings for a part that works beside :class:`RepMiddleware`.
 
-    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends the crawl
+    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends
+        the crawl
     """
     if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
         raise NotConfigured
@@ -402,13 +523,26 @@ def settings_beside(crawler: Crawler) -> RepSettings:
         raise NotConfigured from None
 
 
+def _suggestion(unknown_name: str) -> str:
+    """Return which setting was meant, most likely; empty if no name is similar."""
+    similar = get_close_matches(
+        unknown_name,
+        DEFAULTS,
+        n=1,
+        cutoff=_SIMILARITY,
+    )
+    if not similar:
+        return ""
+    return f" (did you mean {similar[0]}?)"
+
+
 def warn_of_unknown(settings: BaseSettings, spider: Spider | None = None) -> None:
     """Log unknown names that begin with ``REP_``, which are most likely misspelt."""
-    named = {name for name in map(str, settings) if name.startswith(_PREFIX)}
+    names = {str(name) for name in settings}
     unknown = []
-    for name in sorted(named - DEFAULTS.keys()):
-        similar = get_close_matches(name, DEFAULTS, n=1, cutoff=_SIMILAR)
-        unknown.append(name + "".join(f" (did you mean {one}?)" for one in similar))
+    for name in sorted(names - DEFAULTS.keys()):
+        if name.startswith(_PREFIX):
+            unknown.append(name + _suggestion(name))
     if unknown:
         logger.warning(
             "Unknown settings, which have no effect: %(names)s",

@@ -4,9 +4,10 @@ robots_resolved = object()
 """After each fetch of a robots.txt.
 
 Arguments: ``origin`` (:class:`~scrapy_rep.protocol.Origin`), ``outcome``
-(:class:`~scrapy_rep.protocol.availability.Outcome`), ``status`` (int, None if there was no answer),
-``url`` (str, after redirects), ``hops`` (int), ``robots`` (:class:`~scrapy_rep.protocol.RobotsTxt`,
-None without a file), ``error`` (str or None), ``attempts`` (int, failures in a row), ``spider``.
+(:class:`~scrapy_rep.protocol.availability.Outcome`), ``status`` (int, None if there was
+no answer), ``url`` (str, after redirects), ``hops`` (int), ``robots``
+(:class:`~scrapy_rep.protocol.RobotsTxt`, None without a file), ``error`` (str or None),
+``attempts`` (int, failures in a row), ``spider``.
 """
 
 sitemap_discovered = object()
@@ -25,12 +26,13 @@ Arguments: ``request``, ``origin``, ``spider``.
 request_released = object()
 """When a held request goes on, to be judged like any other.
 
-Arguments: ``request``, ``origin``, ``held_for`` (seconds, in earlier runs too), ``spider``.
+Arguments: ``request``, ``origin``, ``held_for`` (seconds, in earlier runs too),
+``spider``.
 """
 
 request_given_up = object()
 """When a held request is dropped, before its errback gets ``RobotsUnreachable``.
 
-Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a row),
-``held_for`` (seconds, in earlier runs too), ``spider``.
+Arguments: ``request``, ``origin``, ``reason`` (str), ``attempts`` (int, failures in a
+row), ``held_for`` (seconds, in earlier runs too), ``spider``.
 """

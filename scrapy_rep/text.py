@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -20,23 +19,29 @@ from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 MAX_SITEMAP_URL = 2048
 """Characters: what sitemaps.org allows."""
 
-MAX_IDN, MAX_LISTED_IDN = 2_500, 50_000
-"""Characters of different non-ASCII hosts, over all URLs of a page; and of a sitemap, which is read
-in slices. Each 2,500 take up to 20 ms."""
+MAX_IDN = 2_500
+"""Characters of different non-ASCII hosts, over all URLs of a page. Encoding so many takes up to 20 ms."""
 
-# What any parser may take for the host: some allow backslashes, or any number of slashes.
+MAX_LISTED_IDN = 50_000
+"""Characters of different non-ASCII hosts, over all URLs of a sitemap. They may be more than in a page,
+since sitemaps are read in slices, with pauses in between."""
+
+# The beginning of a URL, as lenient parsers read it: they accept backslashes for slashes, and any number of
+# either. Group 1: the authority, which is user, host and port.
 _HOST = re.compile(
     r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE
 )
-# Where all parsers see the same host.
+# The beginning of a URL in which all parsers see the same host. Groups: the scheme with "://"; the host.
 _CLEAR = re.compile(
     r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE
 )
-_ASCII = re.compile(r"[a-z0-9._-]+")
-# A fast path for pages. Longer hosts and ports are left to Origin.
-_USUAL = re.compile(
+_PLAIN_HOST = re.compile(r"[a-z0-9._-]+")
+# URLs of pages that need no encoding: a fast path. Group 1 is the origin. Longer hosts and ports are left
+# to Origin.from_url().
+_USUAL_PAGE = re.compile(
     r"(https?://[a-z0-9.-]{1,255}(?::[1-5]?[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII
 )
+# Characters that parsers drop from URLs, for str.translate().
 _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
@@ -46,8 +51,9 @@ class Encoder:
 
     def __init__(self, limit: int = MAX_IDN) -> None:
         """*limit*: characters of all non-ASCII hosts, each counted once."""
-        self._left = limit
-        self._hosts: dict[str, str] = {}
+        self._characters_left = limit
+        # Punycode by host; empty for an invalid host.
+        self._punycode: dict[str, str] = {}
 
     def __call__(self, url: str | bytes, encoding: str = "utf-8") -> str:
         """Return *url* as in a request: percent-encoded, its host in punycode. *encoding* is the
@@ -57,45 +63,59 @@ class Encoder:
             raise ValueError(f"longer than {MAX_URL:,} characters")
         if not url.isascii():
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
-            found = _HOST.match(text.translate(_DROPPED))
-            host = (
-                found[1].rpartition("@")[2].partition(":")[0].lower() if found else ""
-            )
-            name = host
-            if not host.isascii():
-                if host not in self._hosts:
-                    self._left -= len(host)
-                    if self._left < 0:
-                        raise ValueError("too many hosts that aren't ASCII")
-                    self._hosts[host] = ""
-                    with suppress(ValueError):
-                        self._hosts[host] = punycode(host)
-                if not (name := self._hosts[host]):
-                    raise ValueError("not a valid host")
-            # Once it is known, w3lib need not encode it again.
-            if (
-                (clear := _CLEAR.match(text))
-                and clear[2].lower() == host
-                and url is text
-            ):
-                url = (
-                    f"{clear[1]}{name}{text[clear.end() :]}"
-                    if _ASCII.fullmatch(name)
-                    else url
-                )
+            host = _host_of(text)
+            ascii_host = host if host.isascii() else self._encoded_host(host)
+            clear = _CLEAR.match(text)
+            if clear is not None and url is text:
+                is_same_host = clear[2].lower() == host
+                if is_same_host and _PLAIN_HOST.fullmatch(ascii_host):
+                    # With the host in punycode, w3lib need not encode it again.
+                    scheme = clear[1]
+                    after_host = text[clear.end() :]
+                    url = f"{scheme}{ascii_host}{after_host}"
         return safe_url_string(url, encoding)
 
+    def _encoded_host(self, host: str) -> str:
+        """Return a non-ASCII *host* in punycode; ``ValueError`` if that can't be, or beyond the limit."""
+        if host not in self._punycode:
+            self._characters_left -= len(host)
+            if self._characters_left < 0:
+                raise ValueError("too many hosts that aren't ASCII")
+            try:
+                self._punycode[host] = punycode(host)
+            except ValueError:
+                self._punycode[host] = ""
+        if not self._punycode[host]:
+            raise ValueError("not a valid host")
+        return self._punycode[host]
+
     def page(self, value: Any) -> tuple[str, str]:
-        """Return URL and prefix of a `loc`; ``ValueError`` if it isn't an absolute http(s) URL."""
-        if not isinstance(value, str) or not 0 < len(value) <= MAX_URL:
+        """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an absolute http(s)
+        URL. The prefix is the URL's beginning with scheme, host and port."""
+        if not isinstance(value, str):
             raise ValueError
-        if usual := _USUAL.fullmatch(value):
+        if not value or len(value) > MAX_URL:
+            raise ValueError
+        usual = _USUAL_PAGE.fullmatch(value)
+        if usual is not None:
             return value, usual[1]
-        url = without_user(self(value.strip()).partition("#")[0])
+        encoded_url = self(value.strip())
+        without_fragment = encoded_url.partition("#")[0]
+        url = without_user(without_fragment)
         origin = Origin.from_url(url)
         if origin.scheme not in ("http", "https"):
             raise ValueError
         return url, str(origin)
+
+
+def _host_of(url: str) -> str:
+    """Return the host, in lower case, that a parser may find in *url*; empty if there is none."""
+    match = _HOST.match(url.translate(_DROPPED))
+    if match is None:
+        return ""
+    authority = match[1]  # user@host:port
+    host_and_port = authority.rpartition("@")[2]
+    return host_and_port.partition(":")[0].lower()
 
 
 def encoded(url: str | bytes) -> str:
@@ -105,9 +125,13 @@ def encoded(url: str | bytes) -> str:
 
 
 class SitemapURL(NamedTuple):
-    url: str  # absolute and percent-encoded
+    """The address of a sitemap that a file lists."""
+
+    url: str
+    """Absolute and percent-encoded."""
     origin: Origin
-    relative: bool  # whether it was listed as a relative URL, which the protocol doesn't allow
+    relative: bool
+    """Whether it was listed as a relative URL, which the protocol doesn't allow."""
 
 
 def resolve_sitemap(
@@ -125,12 +149,10 @@ def resolve_sitemap(
     try:
         if len(value) > MAX_SITEMAP_URL:
             raise ValueError
-        relative = False
-        with suppress(
-            ValueError
-        ):  # a bracket after a backslash, which Scrapy turns into a slash
-            relative = base is not None and not urlsplit(value).scheme
-        url = without_user(encode(urljoin(base or "", value) if relative else value))
+        relative = base is not None and not _has_scheme(value)
+        absolute = urljoin(base or "", value) if relative else value
+        encoded_url = encode(absolute)
+        url = without_user(encoded_url)
         origin = Origin.from_url(url)
     except ValueError:
         raise ValueError("not a URL that a sitemap can have") from None
@@ -139,26 +161,39 @@ def resolve_sitemap(
     return SitemapURL(url, origin, relative)
 
 
+def _has_scheme(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme != ""
+    except ValueError:
+        # Brackets in the host that Python refuses. Scrapy, which turns backslashes into slashes, may still
+        # find a valid host there, so the URL doesn't count as relative.
+        return True
+
+
 def warning_of_digits(tokens: Sequence[str]) -> str:
-    """Return what a digit in a product token means; empty if there is none."""
-    token = next(
-        (token for token in tokens if token not in (GLOBAL, leading_token(token))), None
-    )
-    if token is None:
+    """Return what the digits in the first product token that has some mean; empty if none has."""
+    for token in tokens:
+        name = leading_token(token)
+        if token not in (GLOBAL, name):
+            break
+    else:
         return ""
-    means = "no group can name it, and the rules for all agents (*) apply"
-    if cut := leading_token(token):
-        means = f"it is read as {cut}, and so obeys every group for {cut}, whatever digits follow that name"
+    if name:
+        effect = f"it is read as {name}, and so obeys every group for {name}, whatever digits follow that name"
+    else:
+        effect = "no group can name it, and the rules for all agents (*) apply"
     return (
         f"The product token {token[:100]} has digits. As in Google's matcher, a name is read only up to its "
-        f"first digit: {means}. Use only letters, - and _ to avoid this."
+        f"first digit: {effect}. Use only letters, - and _ to avoid this."
     )
 
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
+# A URL up to the last "@", which isn't part of it any more. Group 1: what comes before the password.
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
-# Authorities end at a slash, or where a message goes on. In JSON, quotes end the text.
+# Passwords of URLs in a text. Authorities end at a slash, or where a message goes on. In JSON, quotes end
+# the text.
 _PASSWORDS = re.compile(r"""((?:\A|//|\s)[^\s/?#:@"']{0,1000}):[^\s/?#"']{0,1000}@""")
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)[^/?#]*@", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
@@ -166,21 +201,29 @@ _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 
 def counted(count: int, noun: str, plural: str = "") -> str:
     """Return *count* with its noun: ``1 request``, ``2,000 requests``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
+    if count != 1:
+        noun = plural or f"{noun}s"
+    return f"{count:,} {noun}"
 
 
 def duration(seconds: float) -> str:
     """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``."""
     if seconds < 100:
-        return f"{max(0.0, seconds):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+        seconds = max(0.0, seconds)
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        minutes = seconds / 60
+        return f"{minutes:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.0f} h"
 
 
 def without_password(text: str) -> str:
-    """Return *text* with ``***`` for the password of the URL in it. It extends to the last ``@``:
-    people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
+    """Return *text* with ``***`` for the password of the URL in it. The password is taken to extend to the
+    last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
     before, at, after = text.rpartition("@")
-    return _PASSWORD.sub(r"\1:***", before) + at + after
+    before = _PASSWORD.sub(r"\1:***", before)
+    return f"{before}{at}{after}"
 
 
 def without_passwords(text: str) -> str:
@@ -192,26 +235,30 @@ def without_passwords(text: str) -> str:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return what JSON has as *value*, see :func:`without_passwords`."""
+    """Return what JSON has as *value*, with all texts in it as :func:`without_passwords` returns them."""
     if isinstance(value, str):
         return without_passwords(value)
     if isinstance(value, dict):
-        return {key: without_secrets(one) for key, one in value.items()}
+        return {key: without_secrets(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [without_secrets(one) for one in value]
+        return list(map(without_secrets, value))
     return value
 
 
 def without_user(url: str) -> str:
     """Return an absolute *url* without user name and password. Those that a site's file names are
     nobody's credentials, and Scrapy can't send them."""
-    found = _USER.match(url)
-    return url if found is None else found[1] + url[found.end() :]
+    match = _USER.match(url)
+    if match is None:
+        return url
+    scheme = match[1]
+    return scheme + url[match.end() :]
 
 
 def text_of(error: Exception) -> str:
     """Return type and message of *error* for use within a sentence: no full stop, no passwords."""
-    text = without_password(str(error)).strip().rstrip(".")
+    message = without_password(str(error))
+    text = message.strip().rstrip(".")
     name = type(error).__name__
     return f"{name}: {text}" if text else name
 
@@ -223,38 +270,51 @@ def clean(text: str) -> str:
     encoded."""
     if text.isprintable():
         return text
-    shown = (
-        one if one.isprintable() else one.encode("unicode_escape").decode()
-        for one in text
-    )
-    return "".join(shown)
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def moment_of(seconds: float | None) -> datetime | None:
     """Return seconds since the epoch as a datetime, UTC; None for None, or if out of range."""
-    with suppress(ValueError, OverflowError, OSError):  # a clock may be set to anything
-        return (
-            None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-        )
-    return None
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # a clock may be set to anything
+        return None
 
 
 def date(seconds: float, form: str) -> str:
     """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` out of range."""
-    return "?" if (moment := moment_of(seconds)) is None else moment.strftime(form)
+    moment = moment_of(seconds)
+    return "?" if moment is None else moment.strftime(form)
 
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
     """Return :func:`moment_of` *seconds* as ISO 8601."""
-    if (moment := moment_of(seconds)) is None:
+    moment = moment_of(seconds)
+    if moment is None:
         return None
-    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
+    text = moment.isoformat(timespec=timespec)
+    return text.replace("+00:00", "Z")
 
 
 def json_line(record: dict[str, Any]) -> str:
     """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
     values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
-    text = _encode(record).encode("utf-8", "replace").decode()
+    utf8 = _encode_json(record).encode("utf-8", "replace")
+    text = utf8.decode()
     if text.isprintable():
         return text
-    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _NOT_ASCII.sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    """Return the character that was matched as JSON escapes it, without the quotes around it."""
+    with_quotes = json.dumps(match[0])
+    return with_quotes[1:-1]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -23,11 +23,11 @@ from twisted.internet.defer import CancelledError, Deferred
 from scrapy_rep.commands.output import (
     CommandError,
     Ending,
-    Status,
+    ExitStatus,
     WrongUsage,
     complain,
 )
-from scrapy_rep.commands.task import Chain, Job, Task, question
+from scrapy_rep.commands.task import Chain, Job, Task, question_about
 from scrapy_rep.engine.access import HOP_KEY, EngineAccess, Stage
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.inspection.explanation import Facts, RobotsFile, noted
@@ -63,14 +63,16 @@ if TYPE_CHECKING:
 
     from scrapy_rep.storages.base import Entry, Storage
 
-# Seconds of silence before a line says what is waited for.
-_SILENT = 5.0
+# Seconds of silence before a line says what the command waits for.
+_SILENT_SECONDS = 5.0
 
-# How many origins are asked at once.
-_AHEAD = 256
+# How many origins are asked for their robots.txt before the first of the answers is used. Flights
+# (origins/flights.py) limits how many of these fetches run at a time.
+_ORIGINS_AHEAD = 256
 
-# Nothing is crawled, so nothing is scheduled, resumed, seeded, stored, observed or closed early.
-_OVERRIDES: dict[str, Any] = {
+# Settings that differ from those of the project's crawls. Nothing is crawled, so nothing is scheduled,
+# resumed, seeded, stored, observed or closed early.
+_OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
     "SCHEDULER": "scrapy.core.scheduler.Scheduler",
@@ -82,17 +84,31 @@ _OVERRIDES: dict[str, Any] = {
 }
 
 
+class UrlRequest(NamedTuple):
+    """A URL that the command is asked about, and the request for it."""
+
+    url: str
+    """As given."""
+    request: Request
+    origin: Origin
+
+
 class CrawlTask(Task):
     """A task with a project's settings, which can fetch."""
 
     def __init__(
-        self, command: ScrapyCommand, arguments: Sequence[str], options: Namespace
+        self,
+        command: ScrapyCommand,
+        arguments: Sequence[str],
+        options: Namespace,
     ) -> None:
         """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
         self._command = command
         self.settings = command.settings
+        """All settings of the project."""
         self.rep = RepSettings.from_settings(command.settings)
+        """Those that begin with ``REP_``."""
         super().__init__(arguments, options)
 
     @property
@@ -106,62 +122,79 @@ class CrawlTask(Task):
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that are named; if none is, the one that the project's crawls go by, or
         for a file without ``--spider``, any crawler that no group names."""
-        options, named = self.options, self.named
-        if not named and (options.agents_of_file or options.agents_known):
-            named = super().agents()
-        if agents is None and options.spider is None:
-            return named or super().agents()
-        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        named = self._named_agents()
         if named:
-            agents.usual = named[0]  # it need not read USER_AGENT, nor warn of it
-        return named or [agents.default]
+            return named
+        if agents is None and self.options.spider is None:
+            return super().agents()
+        agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
+        return [agents.default]
+
+    def _named_agents(self) -> list[Chain]:
+        """Return the crawlers that are named; any crawler that no group names if the options take
+        others from the file, or those that are known; empty otherwise."""
+        options = self.options
+        if not self.named and (options.agents_of_file or options.agents_known):
+            return super().agents()
+        return self.named
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
         crawl can't start or is stopped before *job* has ended."""
         process = self._command.crawler_process
-        assert process is not None
-        self.settings.setdict(_OVERRIDES, "cmdline")
+        assert process is not None  # Scrapy sets it
+        self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
+        # What kept the crawl from starting: the job's own errors are in RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
             # A Deferred or an asyncio Task, depending on the reactor.
-            running: Any = process.crawl(crawler, job=job)
+            running: Any = process.crawl(
+                crawler, job=job, usual_agent=next(iter(self._named_agents()), None)
+            )
             if isinstance(running, Deferred):
                 running.addErrback(lambda failure: errors.append(failure.value))
             process.start()
             if not isinstance(running, Deferred) and not running.cancelled():
                 errors.append(running.exception())
         except asyncio.InvalidStateError:
-            pass  # it hasn't ended: Ctrl-C came early
+            pass  # the crawl's asyncio Task hasn't ended: Ctrl-C came early
         except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
             errors.append(error)
-        for one in errors:
-            if isinstance(one, Exception):
-                raise CommandError(text_of(one), Status.UNREACHABLE) from one
-        problem = getattr(
-            crawler.spider, "error", RobotsSpider.error
-        )  # there may be no spider
-        if problem is not None:
-            raise problem
+        for crawl_error in errors:
+            if isinstance(crawl_error, Exception):
+                message = text_of(crawl_error)
+                raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
+        # If the crawl was stopped before it began, there is no spider: then the error with which each
+        # RobotsSpider begins says so.
+        job_error = getattr(crawler.spider, "error", RobotsSpider.error)
+        if job_error is not None:
+            raise job_error
 
-    def requests(self) -> list[tuple[str, Request, Origin]]:
-        """Return each URL as given, its request and origin. Complains about invalid ones."""
-        return [(asked.url, *request_for(asked.url)) for asked in self.questions()]
+    def requests(self) -> list[UrlRequest]:
+        """Return a request for each URL that is given. Complains about invalid ones."""
+        url_requests = []
+        for question in self.questions():
+            request = request_for(question.url)
+            origin = origin_of(request)
+            url_requests.append(UrlRequest(question.url, request, origin))
+        return url_requests
 
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
-        """Open the project's cache; None if nothing is left of it after a crawl. Whatever it raises
-        (no server, no permission, a file of a newer version) becomes ``CommandError``."""
+        """Open the project's robots.txt cache (``REP_CACHE_STORAGE``); None if it is in memory, so that
+        nothing is left of it after a crawl. Whatever the storage raises (no server, no permission, a
+        file of a newer version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # A subclass may keep its entries.
-            yield None if type(storage) is MemoryStorage else storage
+            # A project's subclass of MemoryStorage may keep its entries somewhere: not isinstance().
+            is_in_memory = type(storage) is MemoryStorage
+            yield None if is_in_memory else storage
         except (Ending, WrongUsage):
             raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 (whatever a storage raises)
             message = f"the cache can't be used: {text_of(error)}"
-            raise CommandError(message, Status.UNREACHABLE) from None
+            raise CommandError(message, ExitStatus.UNREACHABLE) from None
         finally:
             storage.close()
 
@@ -173,26 +206,27 @@ def use_spider(settings: Settings, name: str) -> None:
     except KeyError:
         raise WrongUsage(f"no such spider: {name!r}") from None
     spider.update_settings(settings)
-    # Attributes win over settings.
-    for attribute, setting in (
-        (SPIDER_ATTRIBUTE, "REP_USER_AGENT"),
-        ("user_agent", "USER_AGENT"),
-    ):
-        if (value := getattr(spider, attribute, None)) is not None:
+    # In a crawl, attributes of the spider win over settings.
+    setting_by_attribute = {
+        SPIDER_ATTRIBUTE: "REP_USER_AGENT",
+        "user_agent": "USER_AGENT",
+    }
+    for attribute, setting in setting_by_attribute.items():
+        value = getattr(spider, attribute, None)
+        if value is not None:
             settings.set(setting, value, "cmdline")
 
 
-def request_for(url: str) -> tuple[Request, Origin]:
-    """Return a request for *url* and its origin, or raise ``CommandError``."""
-    question(url)  # its errors say more than Scrapy's
-    request = Request(url)
-    return request, origin_of(request)
+def request_for(url: str) -> Request:
+    """Return a request for *url*, or raise ``CommandError``."""
+    question_about(url)  # its errors say more than Scrapy's
+    return Request(url)
 
 
 @contextmanager
-def waiting_for(what: str) -> Iterator[None]:
-    """If the work within takes long, say on standard error that it waits for *what*."""
-    timer = call_later(_SILENT, complain, f"waiting for {what}")
+def waiting_for(url: str) -> Iterator[None]:
+    """If the work within takes long, say on standard error that it waits for *url*."""
+    timer = call_later(_SILENT_SECONDS, complain, f"waiting for {url}")
     try:
         yield
     finally:
@@ -200,6 +234,8 @@ def waiting_for(what: str) -> Iterator[None]:
 
 
 class _Complainer(logging.Handler):
+    """Prints log records as the command prints its own errors."""
+
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
 
@@ -215,95 +251,121 @@ class RobotsSpider(Spider):
 
     name = "scrapy-robots"
     error: Exception | None = CommandError(
-        "stopped before it was done", Status.UNREACHABLE
+        "stopped before it was done", ExitStatus.UNREACHABLE
     )
-    """What went wrong; None once the job has ended."""
+    """What CrawlTask.crawl() raises in the end: this, unless the job ends (then None) or fails (then its
+    error)."""
     job: Job
+    usual_agent: Chain | None = None
+    """The first crawler that is named; None if none is. CrawlTask.crawl() gives both: Scrapy sets the
+    arguments of a spider as attributes."""
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
         try:
             running: Deferred[None] = deferred_from_coro(
-                self._run(Lookup(self.crawler))
+                self._run(Lookup(self.crawler, self.usual_agent))
             )
 
             async def stop() -> None:
                 running.cancel()
 
+            # The engine calls stop() before it closes the spider (engine/access.py).
             EngineAccess(self.crawler).before_closing(Stage.SEEDING, stop)
             await maybe_deferred_to_future(running)
             self.error = None
         except (CancelledError, asyncio.CancelledError):
-            pass  # by `stop`, or, if the crawl is stopped, by the engine
-        except Exception as error:  # noqa: BLE001
-            self.error = error  # Scrapy would only log it
+            pass  # `stop` cancelled the job or, if the crawl is stopped, the engine did
+        except Exception as error:  # noqa: BLE001 (Scrapy would only log it)
+            self.error = error
         return
-        yield
+        yield  # makes this an asynchronous generator, as Scrapy expects
 
     async def _run(self, lookup: Lookup) -> None:
+        """Run the job, and end the fetches that it has left."""
         try:
             await self.job(lookup)
         finally:
-            lookup.origins.flights.end()  # or the spider would wait for them, too
+            # The spider would wait for fetches of robots.txt that nobody needs any more.
+            lookup.origins.flights.end()
 
 
 async def follow(
     lookup: Lookup,
     request: Request,
     get: Callable[[Request], Awaitable[Response]],
-    most: int = MAX_HOPS,
+    max_redirects: int = MAX_HOPS,
 ) -> Response:
-    """Return the response that redirects of *request* lead to, *most* of them, or raise
-    ``CommandError``. *get* fetches one URL, if its own robots.txt allows it."""
+    """Return the response to which redirects of *request* lead, or raise ``CommandError``.
+
+    :param get: fetches one URL, if the robots.txt of its own origin allows it
+    """
     visited: list[str] = []
-    asked = origin_of(request)
-    while request.url not in visited and len(visited) <= most:
+    first_origin = origin_of(request)
+    while request.url not in visited and len(visited) <= max_redirects:
         visited.append(request.url)
-        request.meta[HOP_KEY] = Plain(is_elsewhere(origin_of(request), asked))
+        origin = origin_of(request)
+        # What is meant for the first origin alone, such as credentials, Plain (origins/fetcher.py)
+        # keeps from those that redirects lead to.
+        request.meta[HOP_KEY] = Plain(is_elsewhere(origin, first_origin))
         try:
             response = await get(request)
         except CommandError as error:
-            way = f"redirects to {request.url}: " if len(visited) > 1 else ""
-            raise CommandError(f"{way}{error}", error.status) from None
+            if len(visited) == 1:
+                raise
+            message = f"redirects to {request.url}: {error}"
+            raise CommandError(message, error.status) from None
         if response.status not in REDIRECTS:
             return response
         target = redirect_target(request.url, response)
         if target is None:
             problem = f"HTTP {response.status} without a usable target"
-            raise CommandError(problem, Status.UNREACHABLE)
-        by, request = origin_of(request), Request(target)
-        if why := await lookup.refuses(origin_of(request), by):
-            raise CommandError(f"redirects to {target}: {why}", Status.UNREACHABLE)
+            raise CommandError(problem, ExitStatus.UNREACHABLE)
+        request = Request(target)
+        problem = await lookup.refuses(origin_of(request), origin)
+        if problem:
+            raise CommandError(
+                f"redirects to {target}: {problem}", ExitStatus.UNREACHABLE
+            )
     raise CommandError(
-        f"redirects in a loop, or more than {most} times", Status.UNREACHABLE
+        f"redirects in a loop, or more than {max_redirects} times",
+        ExitStatus.UNREACHABLE,
     )
 
 
 class Lookup(ResolutionListener):
-    """What robots.txt files say, each fetched once; and downloads that obey them."""
+    """What robots.txt files say, each fetched once; and downloads that obey them.
+
+    As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes to: by
+    :meth:`resolved`, or by :meth:`failed` if there can be no answer.
+    """
 
     part = "look-up"
+    """Names this listener in log lines about its errors."""
 
-    def __init__(self, crawler: Crawler) -> None:
-        """*crawler*'s engine must be running."""
+    def __init__(self, crawler: Crawler, usual_agent: Chain | None = None) -> None:
+        """*crawler*'s engine must be running. *usual_agent*: the crawler that robots.txt is fetched
+        for; None for the one that the project's crawls go by."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
-        self.origins = Origins(self.context)
+        self.origins = Origins(self.context, usual_agent)
         self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
+        """What was fetched, or failed, so far."""
 
     async def each(
-        self, origins: Sequence[Origin]
+        self,
+        origins: Sequence[Origin],
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order. Others are fetched meanwhile."""
+        """Yield the robots.txt of each origin, in order. The next ones are fetched meanwhile."""
         flights = self.origins.flights
-        for one in origins[:_AHEAD]:
-            flights.to(one)
-        for origin, following in zip_longest(origins, origins[_AHEAD:]):
+        for origin in origins[:_ORIGINS_AHEAD]:
+            flights.to(origin)  # begins to fetch
+        for origin, origin_ahead in zip_longest(origins, origins[_ORIGINS_AHEAD:]):
             robots = await self.get(origin)
             del self._files[origin]
-            if following is not None:
-                flights.to(following)
+            if origin_ahead is not None:
+                flights.to(origin_ahead)
             yield origin, robots
 
     async def get(self, origin: Origin) -> RobotsFile:
@@ -315,79 +377,85 @@ class Lookup(ResolutionListener):
 
     async def now(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin* as it is now, past the cache, since its owner may have
-        just changed it; ``CommandError`` if it is unreachable. It is named like a file, and its
-        body may be longer than what counts."""
+        just changed it; ``CommandError`` if it is unreachable. As for a file that is given, ``facts.file``
+        names it, and its body may be longer than the 512,000 bytes that count."""
+        request = Request(origin.robots_url)
         try:
             with waiting_for(origin.robots_url):
-                answer = await self.origins.fetcher.fetch(
-                    origin, Request(origin.robots_url)
-                )
+                answer = await self.origins.fetcher.fetch(origin, request)
         except CONFIGURATION_ERRORS as error:
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+            raise CommandError(text_of(error), ExitStatus.UNREACHABLE) from None
         if answer.outcome is Outcome.UNREACHABLE:
             why = noted(answer.reason, answer.note)
-            raise CommandError(f"unreachable: {why}", Status.UNREACHABLE)
-        url, status, hops = origin.robots_url, answer.status, answer.hops
-        facts = Facts(str(origin), url, file=url, status=status, hops=hops)
+            raise CommandError(f"unreachable: {why}", ExitStatus.UNREACHABLE)
+        facts = Facts(
+            origin=str(origin),
+            robots_url=origin.robots_url,
+            file=origin.robots_url,
+            status=answer.status,
+            hops=answer.hops,
+        )
         return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
 
     async def check(self, request: Request, chain: Chain) -> None:
         """Raise ``CommandError`` unless robots.txt allows *request*."""
         robots = await self.get(origin_of(request))
-        why = robots.explain(
+        explanation = robots.explain(
             request.url,
             comparable(path_in(request)),
             chain,
             obey_global=self.settings.obey_global_group,
             max_delay=self.settings.max_delay,
         )
-        if not why.allowed:
-            if why.unreachable:
-                raise CommandError(why.reason, Status.UNREACHABLE)
-            raise CommandError(f"forbidden by {why.reason}", Status.FOUND)
+        if explanation.allowed:
+            return
+        if explanation.unreachable:
+            raise CommandError(explanation.reason, ExitStatus.UNREACHABLE)
+        raise CommandError(f"forbidden by {explanation.reason}", ExitStatus.FOUND)
 
     async def download(self, request: Request, **meta: Any) -> Response:
         """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
         nor robots.txt, and leaves redirects to :func:`follow`."""
         engine = self.context.crawler.engine
-        assert engine is not None
-        meta = {
-            "dont_redirect": True,
-            HOP_KEY: request.meta.get(HOP_KEY, Plain()),
-            **meta,
-        }
+        assert engine is not None  # it runs while there is a Lookup
+        # What stands under HOP_KEY downloads the request (EngineAccess.hand_over in engine/access.py): Plain
+        # removes the headers that requests for pages get from the project's middlewares.
+        hop = request.meta.get(HOP_KEY, Plain())
+        meta = {"dont_redirect": True, HOP_KEY: hop, **meta}
         request = request.replace(callback=NO_CALLBACK, meta=meta)
         self.context.engine.hand_over()
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)
+            # The handler may have been led to a private address, see REP_PRIVATE_HOSTS.
             self.origins.targets.check_answer(request, response)
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 (whatever a handler or a middleware raises)
-            raise CommandError(text_of(error), Status.UNREACHABLE) from None
+            raise CommandError(text_of(error), ExitStatus.UNREACHABLE) from None
         return response
 
-    async def refuses(self, target: Origin, by: Origin) -> str:
-        """Return why not to request anything from *target*, which *by* named; "" for no reason."""
-        refused = await self.origins.targets.refuses(target, by)
-        return (
-            "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
-            if refused
-            else ""
-        )
+    async def refuses(self, target: Origin, source: Origin) -> str:
+        """Return why not to request anything from *target*, to which a redirect or a sitemap of *source*
+        points; "" for no reason."""
+        if await self.origins.targets.refuses(target, source):
+            return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
+        return ""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
+        """Keep what is known of an origin, now that a fetch has ended or the cache had an answer."""
+        # None: nothing was fetched, since the cache had an answer.
         answer = flight.answer
-        entry, stale = state.entry, isinstance(state.status, Stale)
-        failed = entry.unreachable_since is not None
-        latest: Answer | Entry = (
-            answer or entry
-        )  # the entry keeps only answers that count
-        notes = [
-            answer.note if answer is not None else "",
-            "" if failed else entry.note,
-        ]
+        entry = state.entry
+        is_stale = isinstance(state.status, Stale)
+        is_failing = entry.unreachable_since is not None
+        # The entry has the last answer that counts. The one of just now may not count, as a status 500.
+        latest: Answer | Entry = entry if answer is None else answer
+        notes = []
+        if answer is not None and answer.note:
+            notes.append(answer.note)
+        if not is_failing and entry.note:
+            notes.append(entry.note)
         facts = Facts(
             origin=entry.origin,
             robots_url=state.origin.robots_url,
@@ -395,22 +463,28 @@ class Lookup(ResolutionListener):
             hops=latest.hops,
             final_url=latest.url or None,
             fetched_at=entry.fetched_at,
-            fresh_until=entry.fresh_until if entry.fetched_at is not None else None,
+            fresh_until=None if entry.fetched_at is None else entry.fresh_until,
             from_cache=answer is None,
-            stale=stale,
-            error=entry.error if failed else None,
+            stale=is_stale,
+            error=entry.error if is_failing else None,
             setting=state.status.setting or None,
         )
+        # While the origin fails, an older copy that is still in use decides; without one, nothing does.
+        outcome = entry.outcome
+        if is_failing and not is_stale:
+            outcome = Outcome.UNREACHABLE
         self._files[state.origin] = RobotsFile(
-            Outcome.UNREACHABLE if failed and not stale else entry.outcome,
+            outcome,
             entry.body,
             facts,
             forbids=state.forbids_all,
             unrestricted=isinstance(state.status, Unrestricted),
             pass_unreachable=self.settings.unreachable == "allow",
-            note="; ".join(filter(None, notes)),
+            note="; ".join(notes),
         )
 
     def failed(self, origin: Origin, error: Exception) -> None:
+        """Keep that there will be no answer from *origin*: mostly, the project's configuration can't
+        fetch from it."""
         facts = Facts(str(origin), origin.robots_url, error=text_of(error))
         self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)

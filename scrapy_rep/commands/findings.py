@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from scrapy_rep.inspection.findings import SEVERITIES, some
+from scrapy_rep.inspection.findings import SEVERITIES, first_few
 from scrapy_rep.text import counted
 
 if TYPE_CHECKING:
@@ -14,20 +14,42 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.output import Output
     from scrapy_rep.inspection.findings import Finding
 
-# Findings about a file that people are shown, the most severe ones. With three lines each, and the
-# counts, a file takes at most 40 lines.
+# People are shown only so many findings about a file, the most severe ones. With three lines each, and
+# the counts, a file takes at most 40 lines.
 _MAX_SHOWN = 12
 
-# Characters of a line that are shown below a finding.
-_SHOWN = 100
+# Characters: so much is shown of the line that a finding is about.
+_MAX_SHOWN_TEXT = 100
 
 
 def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> None:
-    """Print what was found in *source*, and how much that is. Programs get all of it."""
+    """Print the findings of lint about a file, and how many there are of each severity. Programs get
+    all findings; people the most severe ones, and how many others there are.
+
+    :param source: the name of the file, or the URL of the robots.txt
+    """
     shown = _most_severe(findings)
     for finding in findings:
-        place = f"{source}:{finding.line}" if finding.line else source
-        data = {
+        if output.is_for_programs:
+            _print_data(output, source, finding)
+        elif finding in shown:
+            _print_finding(output, source, finding)
+    if len(shown) < len(findings):
+        hidden_codes: dict[str, None] = {}  # each once, in order
+        for finding in findings:
+            if finding not in shown:
+                hidden_codes[finding.code] = None
+        count = counted(len(findings) - len(shown), "other finding")
+        codes = first_few(list(hidden_codes))
+        output.line(f"# {source}: {count}, see --json: {codes}")
+    counts = _counts(findings)
+    output.line(f"# {source}: {counts}")
+
+
+def _print_data(output: Output, source: str, finding: Finding) -> None:
+    """Print a finding for programs."""
+    output.put(
+        {
             "source": source,
             "line": finding.line,
             "lines": finding.lines,
@@ -38,47 +60,50 @@ def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> 
             "text": finding.text,
             "severity": finding.severity,
         }
-        if output.is_for_programs:
-            output.put(data)
-        elif finding in shown:
-            message = f"{finding.message} [{finding.code}]"
-            output.line(
-                f"{place}: {finding.severity}: {message}", coloured=finding.severity
-            )
-            if lines := _lines(finding):
-                output.line(f"    {lines}")
-            output.line(f"    fix: {finding.fix}")
-    if len(shown) < len(findings):
-        codes = dict.fromkeys(
-            finding.code for finding in findings if finding not in shown
-        )
-        hidden = counted(len(findings) - len(shown), "other finding")
-        output.line(f"# {source}: {hidden}, see --json: {some(list(codes))}")
-    output.line(f"# {source}: {_counts(findings)}")
+    )
+
+
+def _print_finding(output: Output, source: str, finding: Finding) -> None:
+    """Print a finding for people: where and what, the line itself, and what to do about it."""
+    place = source
+    if finding.line:
+        place += f":{finding.line}"
+    severity = finding.severity
+    message = f"{finding.message} [{finding.code}]"
+    output.line(f"{place}: {severity}: {message}", severity=severity)
+    lines = _quoted_lines(finding)
+    if lines:
+        output.line(f"    {lines}")
+    output.line(f"    fix: {finding.fix}")
 
 
 def _most_severe(findings: Sequence[Finding]) -> list[Finding]:
-    ranked = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    """Return those of *findings* that people are shown."""
+    ranked = []
+    for severity in SEVERITIES:  # the gravest first
+        ranked += [finding for finding in findings if finding.severity == severity]
     return ranked[:_MAX_SHOWN]
 
 
-def _lines(finding: Finding) -> str:
-    """Return the line that was found, and the numbers of others with the same."""
+def _quoted_lines(finding: Finding) -> str:
+    """Return the first line that a finding is about, and the numbers of others; "" if it is about the
+    whole file."""
     text = finding.text.strip()
-    if len(text) > _SHOWN:
-        text = f"{text[:_SHOWN]}…"
-    others = [str(line) for line in finding.lines[1:]]
-    if not others:
-        return text
-    noun = "line" if len(others) == 1 else "lines"
-    return f"{text}  (also {noun} {some(others)})".strip()
+    if len(text) > _MAX_SHOWN_TEXT:
+        text = f"{text[:_MAX_SHOWN_TEXT]}…"
+    other_lines = [str(line) for line in finding.lines[1:]]
+    if other_lines:
+        noun = "line" if len(other_lines) == 1 else "lines"
+        numbers = first_few(other_lines)
+        text += f"  (also {noun} {numbers})"
+    return text.strip()
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    counts = Counter(finding.severity for finding in findings)
-    texts = [
-        counted(counts[severity], severity)
-        for severity in SEVERITIES
-        if counts[severity]
-    ]
-    return ", ".join(texts) or "nothing to report"
+    """Return how many findings there are of each severity, in words."""
+    count_of = Counter(finding.severity for finding in findings)
+    counts = []
+    for severity in SEVERITIES:
+        if count_of[severity]:
+            counts.append(counted(count_of[severity], severity))
+    return ", ".join(counts) or "nothing to report"

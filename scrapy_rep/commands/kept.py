@@ -12,12 +12,13 @@ from contextlib import closing, suppress
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.commands.crawl import request_for
-from scrapy_rep.commands.output import CommandError, Status, WrongUsage, complain
+from scrapy_rep.commands.output import CommandError, ExitStatus, WrongUsage, complain
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
+from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.cache import state_of
 from scrapy_rep.protocol import Origin
 from scrapy_rep.reporting.record import held_fields
@@ -28,20 +29,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from scrapy_rep.commands.crawl import CrawlTask
+    from scrapy_rep.reporting.report import ReportData
     from scrapy_rep.settings import RepSettings
     from scrapy_rep.storages.base import Storage
 
 # -- cache -----------------------------------------------------------------------------------
 
+# How `--cache` prints the hash of a robots.txt: what SHA-256 gives, in hexadecimal.
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-_WIDEST = len("unrestricted")
+# Columns of the first cell of each line: "unrestricted" is the longest state.
+_STATE_WIDTH = len("unrestricted")
 
 
 def cache(task: CrawlTask) -> None:
-    hashes = [one for one in task.arguments if _SHA256.fullmatch(one)]
-    urls = [one for one in task.arguments if "://" in one]
-    hosts = [one for one in task.arguments if one not in hashes and one not in urls]
+    """Carry out ``--cache``: list the entries of hosts, show those of URLs, print bodies by their hash;
+    with ``--drop``, remove the entries of hosts and URLs instead."""
+    hashes, urls, hosts = _sorted_out(task.arguments)
     if task.options.drop and (hashes or not task.arguments):
         raise WrongUsage("--drop needs hosts or URLs; '*' drops everything")
     with task.storage() as storage:
@@ -50,105 +54,157 @@ def cache(task: CrawlTask) -> None:
                 "REP_CACHE_STORAGE is in memory, so nothing is left after a crawl"
             )
         origins = []
-        for one in urls:
-            with task.going_on():
-                origins.append(str(request_for(one)[1]))
-        entries = _of_hosts(storage, hosts) if hosts or not task.arguments else ()
-        if (
-            task.options.drop
-        ):  # once all is read: a storage need not allow changes meanwhile
-            found = [*origins, *(entry.origin for entry in entries)]
-            _drop(task, storage, dict.fromkeys(found))
+        for url in urls:
+            with task.reporting_errors():
+                origins.append(str(origin_of(request_for(url))))
+        is_listing = bool(hosts) or not task.arguments
+        entries = _entries_of(storage, hosts) if is_listing else iter(())
+        if task.options.drop:
+            # All entries are read before the first is dropped: a storage need not allow changes
+            # while entries() runs.
+            origins += [entry.origin for entry in entries]
+            _drop(task, storage, dict.fromkeys(origins))
             return
-        for one in hashes:
-            _body(task, storage, one)
-        for one in origins:
-            _show(task, storage, one)
-        if hosts or not task.arguments:
-            _list(task, entries, hosts)
+        for sha256 in hashes:
+            _print_body(task, storage, sha256)
+        for origin in origins:
+            _print_entry(task, storage, origin)
+        if is_listing:
+            _list_entries(task, entries, hosts)
 
 
-def _not_found(task: CrawlTask, what: str) -> None:
-    complain(what)
-    task.statuses.add(Status.FOUND)
+class _Arguments(NamedTuple):
+    """What the arguments of ``--cache`` may be, in the order given."""
+
+    hashes: list[str]
+    urls: list[str]
+    hosts: list[str]
 
 
-def _body(task: CrawlTask, storage: Storage, sha256: str) -> None:
+def _sorted_out(arguments: Sequence[str]) -> _Arguments:
+    """Return *arguments* by what they can only be."""
+    sorted_out = _Arguments([], [], [])
+    for argument in arguments:
+        if _SHA256.fullmatch(argument):
+            sorted_out.hashes.append(argument)
+        elif "://" in argument:
+            sorted_out.urls.append(argument)
+        else:
+            sorted_out.hosts.append(argument)
+    return sorted_out
+
+
+def _complain_of_missing(task: CrawlTask, message: str) -> None:
+    """Complain that something isn't in the cache, which the exit status also says."""
+    complain(message)
+    task.statuses.add(ExitStatus.FOUND)
+
+
+def _print_body(task: CrawlTask, storage: Storage, sha256: str) -> None:
+    """Print the robots.txt with a hash, byte by byte."""
     try:
-        if (body := storage.body(sha256)) is None:
+        body = storage.body(sha256)
+        if body is None:
             raise UnreadableEntry("not in the cache")
         task.output.bytes(body)
     except UnreadableEntry as error:
-        _not_found(task, f"robots.txt with hash {sha256}: {error}")
+        _complain_of_missing(task, f"robots.txt with hash {sha256}: {error}")
 
 
-def _show(task: CrawlTask, storage: Storage, origin: str) -> None:
+def _print_entry(task: CrawlTask, storage: Storage, origin: str) -> None:
+    """Print all that the cache has of an origin, with the robots.txt itself."""
     try:
-        if (entry := storage.load(origin)) is None:
+        entry = storage.load(origin)
+        if entry is None:
             raise UnreadableEntry("nothing cached")
         entry.check(origin)
     except UnreadableEntry as error:
-        _not_found(task, f"{origin}: {error}")
+        _complain_of_missing(task, f"{origin}: {error}")
         return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
-    task.output.put_all(
-        {**_as_json(task.rep, entry), "body": body}, "state", "origin", body=[]
-    )
-    for line in (body or "").splitlines():
-        task.output.line(line)
+    data = {**_as_data(task.rep, entry), "body": body}
+    # For people, the body stands below the other fields.
+    task.output.put_all(data, "state", "origin", body=[])
+    if body is not None:
+        for line in body.splitlines():
+            task.output.line(line)
 
 
-def _of_hosts(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries of *hosts*, which may have wildcards; of all if there are none. Complains
-    about unreadable ones."""
-    names, unreadable = [host.lower() for host in hosts] or ["*"], list[object]()
+def _entries_of(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
+    """Yield the entries of *hosts*, which may have wildcards; all entries if there are no hosts.
+    Complains about unreadable ones."""
+    patterns = [host.lower() for host in hosts] or ["*"]
+    unreadable_count = 0
+    first_error: Exception | None = None
     for entry in storage.entries():
         try:
             if isinstance(entry, UnreadableEntry):
                 raise entry
             host = Origin.from_url(entry.origin).host
         except (UnreadableEntry, ValueError) as error:
-            unreadable.append(error)
-        else:
-            if any(fnmatchcase(host, one) for one in names):
-                yield entry
-    if unreadable:
-        entries = counted(len(unreadable), "unreadable entry", "unreadable entries")
-        complain(f"skipped {entries}; the first: {unreadable[0]}")
+            unreadable_count += 1
+            first_error = first_error or error
+            continue
+        if any(fnmatchcase(host, pattern) for pattern in patterns):
+            yield entry
+    if unreadable_count:
+        unreadable = counted(unreadable_count, "unreadable entry", "unreadable entries")
+        complain(f"skipped {unreadable}; the first: {first_error}")
 
 
-def _list(task: CrawlTask, entries: Iterable[Entry], hosts: Sequence[str]) -> None:
-    entry = None
+def _list_entries(
+    task: CrawlTask,
+    entries: Iterable[Entry],
+    hosts: Sequence[str],
+) -> None:
+    """Print a line for each of *entries*.
+
+    :param hosts: those that were asked for, to say if nothing is cached for them
+    """
+    is_empty = True
     for entry in entries:
-        data, body = _as_json(task.rep, entry), b""
-        with suppress(UnreadableEntry):
-            body = entry.body
-        facts = Facts(status=entry.status, hops=entry.hops)
-        robots = RobotsFile(entry.outcome, body, facts, note=entry.note)
-        answer = robots.answer if entry.status else "no answer"
-        times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
-        if entry.unreachable_since is not None:
+        is_empty = False
+        data = _as_data(task.rep, entry)
+        state = data["state"].ljust(_STATE_WIDTH)
+        answer = _answer_in(entry)
+        if entry.unreachable_since is None:
+            times = f"fetched {data['fetched_at']}, fresh until {data['fresh_until']}"
+        else:
             times = f"since {data['unreachable_since']}: {entry.error}"
-        task.output.put(data, data["state"].ljust(_WIDEST), entry.origin, answer, times)
-    if entry is None:
-        _not_found(
-            task,
-            f"nothing cached for {', '.join(hosts)}" if hosts else "the cache is empty",
-        )
+        task.output.put(data, state, entry.origin, answer, times)
+    if not is_empty:
+        return
+    if hosts:
+        _complain_of_missing(task, f"nothing cached for {', '.join(hosts)}")
+    else:
+        _complain_of_missing(task, "the cache is empty")
+
+
+def _answer_in(entry: Entry) -> str:
+    """Return in words what the origin of *entry* answered."""
+    if not entry.status:
+        return "no answer"
+    body = b""
+    with suppress(UnreadableEntry):
+        body = entry.body
+    facts = Facts(status=entry.status, hops=entry.hops)
+    return RobotsFile(entry.outcome, body, facts, note=entry.note).answer
 
 
 def _drop(task: CrawlTask, storage: Storage, origins: Iterable[str]) -> None:
+    """Remove the entries of *origins* from the cache, then say which of them it had."""
     dropped = {origin: storage.drop(origin) for origin in origins}
-    for origin, was_there in dropped.items():
-        if was_there:
+    if not dropped:
+        _complain_of_missing(task, "nothing to drop")
+    for origin, was_dropped in dropped.items():
+        if was_dropped:
             task.output.put({"origin": origin}, f"dropped {origin}")
         else:
-            _not_found(task, f"{origin}: nothing cached")
-    if not dropped:
-        _not_found(task, "nothing to drop")
+            _complain_of_missing(task, f"{origin}: nothing cached")
 
 
-def _as_json(rep: RepSettings, entry: Entry) -> dict[str, Any]:
+def _as_data(rep: RepSettings, entry: Entry) -> dict[str, Any]:
+    """Return an entry as JSON has it (docs/command.md explains the fields)."""
     return {
         "origin": entry.origin,
         "state": state_of(entry, time.time(), rep),
@@ -169,64 +225,98 @@ def _as_json(rep: RepSettings, entry: Entry) -> dict[str, Any]:
 
 # -- held ------------------------------------------------------------------------------------
 
-# Seconds since the first was held, counting only the time that crawls with this JOBDIR ran. What a
-# newer or damaged file has in place of numbers is left out.
-_HELD = """
+# Reads the database that holding/disk.py writes. Of each origin: how many requests are held, and the
+# seconds since the first one was, counting only the time that crawls with this JOBDIR ran: `since` and
+# `ran` are seconds of that time, and the later of the last two is now. Rows with something else in place
+# of texts and numbers, as a newer or damaged file may have, are left out.
+_HELD_BY_ORIGIN = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
 """
 
 
+class _HeldRequests(NamedTuple):
+    """How much is held for one origin."""
+
+    origin: str
+    requests: int
+    """How many there are."""
+    seconds: float
+    """How long the first of the requests has been held."""
+
+
 def held(task: CrawlTask) -> None:
+    """Carry out ``--held``: print of each origin how many requests a JOBDIR holds for it, and why."""
     if task.arguments:
         raise WrongUsage("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
     if not path.parent.is_dir():
         raise CommandError(f"{task.options.held!r} is not a directory")
-    found = _held_in(path)
-    known: dict[str, Entry | UnreadableEntry] = {}
+    held_by_origin = _held_in(path)
+    entries: dict[str, Entry] = {}
     with task.storage() as storage:
-        unknown = "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
         if storage is None:
-            unknown = "reason unknown: REP_CACHE_STORAGE is in memory, so only the crawl knows it"
-        for start in range(0, len(found), BATCH):
-            some = [origin for origin, *_ in found[start : start + BATCH]]
-            known |= storage.load_many(some) if storage is not None else {}
-    for origin, requests, seconds in found:
-        entry = one if isinstance(one := known.get(origin), Entry) else None
-        why = unknown
+            why_unknown = "reason unknown: REP_CACHE_STORAGE is in memory, so only the crawl knows it"
+        else:
+            why_unknown = (
+                "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
+            )
+            entries = _load(storage, [item.origin for item in held_by_origin])
+    for item in held_by_origin:
+        entry = entries.get(item.origin)
+        why = why_unknown
         if entry is not None and entry.unreachable_since is not None:
-            why = f"robots.txt unreachable since {iso(entry.unreachable_since)} ({entry.error}), "
-            why += f"next attempt not before {iso(entry.next_attempt_at)}"
-        count, since = counted(requests, "request"), f"held for {duration(seconds)}"
-        task.output.put(
-            held_fields(origin, requests, seconds, entry), count, origin, since, why
-        )
-    total = counted(sum(requests for _, requests, _ in found), "request")
-    task.output.line(f"# {total} of {counted(len(found), 'origin')} held")
+            since = iso(entry.unreachable_since)
+            next_attempt = iso(entry.next_attempt_at)
+            why = f"robots.txt unreachable since {since} ({entry.error}), "
+            why += f"next attempt not before {next_attempt}"
+        data = held_fields(item.origin, item.requests, item.seconds, entry)
+        requests = counted(item.requests, "request")
+        time_held = f"held for {duration(item.seconds)}"
+        task.output.put(data, requests, item.origin, time_held, why)
+    total = sum(item.requests for item in held_by_origin)
+    all_requests = counted(total, "request")
+    all_origins = counted(len(held_by_origin), "origin")
+    task.output.line(f"# {all_requests} of {all_origins} held")
 
 
-def _held_in(path: Path) -> list[tuple[str, int, float]]:
+def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
+    """Return the entries of *origins* that the storage has and can read, in batches as it likes them."""
+    entries = {}
+    for start in range(0, len(origins), BATCH):
+        batch = storage.load_many(origins[start : start + BATCH])
+        for origin, entry in batch.items():
+            if isinstance(entry, Entry):
+                entries[origin] = entry
+    return entries
+
+
+def _held_in(path: Path) -> list[_HeldRequests]:
+    """Return what the database at *path* holds for each origin, the most first; ``CommandError`` if it
+    can't be read."""
     try:
         if not path.exists():
             return []
-        # While a crawl runs, and after it was killed, there is a WAL beside its file. If there is
-        # none, reading must not create one: the next run would conclude that the crawl was killed.
-        mode = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
-        with closing(
-            sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True)
-        ) as db:
-            return db.execute(_HELD).fetchall()
+        # While a crawl runs, and after it was killed, there is a write-ahead log beside the database.
+        # If there is none, reading must not create one: the next crawl would conclude from it that
+        # this one was killed.
+        has_log = Path(f"{path}-wal").exists()
+        mode = "mode=ro" if has_log else "immutable=1"
+        address = f"{path.resolve().as_uri()}?{mode}"
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            rows = database.execute(_HELD_BY_ORIGIN).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise CommandError(
-            f"{path} can't be read: {text_of(error)}", Status.UNREACHABLE
+            f"{path} can't be read: {text_of(error)}", ExitStatus.UNREACHABLE
         ) from None
+    return [_HeldRequests(*row) for row in rows]
 
 
 # -- report ----------------------------------------------------------------------------------
 
 
 def report(task: CrawlTask) -> None:
+    """Carry out ``--report``: print the HTML report on the crawls that wrote the given files."""
     from scrapy_rep.reporting.report import LIBRARY, ReportData, render
 
     if not task.arguments:
@@ -238,13 +328,22 @@ def report(task: CrawlTask) -> None:
     try:
         data = ReportData.read(task.arguments)
     except OSError as error:
-        raise CommandError(f"{clean(str(error.filename))}: {error.strerror}") from None
+        name = clean(str(error.filename))
+        raise CommandError(f"{name}: {error.strerror}") from None
+    # The record has only the hashes of robots.txt files. The cache may have the files themselves.
     try:
         with task.storage() as storage:
             if storage is not None:
-                data.fill(lambda _, sha256: storage.body(sha256) if sha256 else None)
+                _fill_in_bodies(data, storage)
     except CommandError as error:
         complain(error)
     for note in data.notes:
         complain(note)
     task.output.bytes(render(data))
+
+
+def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
+    def body_of(_origin: str, sha256: str | None) -> bytes | None:
+        return storage.body(sha256) if sha256 else None
+
+    data.fill(body_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy_rep.commands.output import WrongUsage
 
@@ -11,37 +11,49 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-DECIDE = "decide"
+DEFAULT_ACTION = "decide"
 """The action without any option that names one."""
 
-WITHOUT_SCRAPY = (DECIDE, "compare", "lint")
+WITHOUT_SCRAPY = (DEFAULT_ACTION, "compare", "lint")
 """Actions on files, which work without a project."""
 
-# Actions: the module of each, and the options that have an effect on it, besides --json and
-# --spider. Each is an option, too, except the first: what is done without any of these.
+
+class _Action(NamedTuple):
+    """Something that the command can do."""
+
+    module: str
+    """The module of this folder that has a function of the action's name."""
+    options: tuple[str, ...]
+    """The options that have an effect on it, besides ``--json`` and ``--spider``."""
+
+
+# Each action is the name of an option, too, except the first: what is done without any of these.
 _ACTIONS = {
-    DECIDE: (
+    DEFAULT_ACTION: _Action(
         "verdicts",
         ("agent", "agents_of_file", "agents_known", "file", "explain", "show", "csv"),
     ),
-    "compare": ("comparison", ("agent", "agents_of_file", "agents_known")),
-    "lint": ("verdicts", ("fail_on",)),
-    "sitemaps": ("pages", ("agent",)),
-    "page": ("pages", ("agent", "file", "header")),
-    "usage": ("pages", ("agent",)),
-    "cache": ("kept", ("drop",)),
-    "held": ("kept", ()),
-    "report": ("kept", ()),
+    "compare": _Action("comparison", ("agent", "agents_of_file", "agents_known")),
+    "lint": _Action("verdicts", ("fail_on",)),
+    "sitemaps": _Action("pages", ("agent",)),
+    "page": _Action("pages", ("agent", "file", "header")),
+    "usage": _Action("pages", ("agent",)),
+    "cache": _Action("kept", ("drop",)),
+    "held": _Action("kept", ()),
+    "report": _Action("kept", ()),
 }
-# How similar the name of an option must be to be suggested; 1: identical.
-_SIMILAR = 0.75
 
+# Options that choose how verdicts are printed: one at a time, but for --json with --explain.
 _FORMS = ("json", "csv", "explain", "show")
+
+# How similar an option must be to what was typed, to be suggested: from 0 to 1, as difflib counts.
+_MIN_SIMILARITY = 0.75
 
 _FLAG: dict[str, Any] = {"action": "store_true"}
 _MANY: dict[str, Any] = {"action": "append", "default": []}
-# Each option's help and how it is parsed. Scrapy takes a line of help that ends with a colon for a
-# heading: no colon before a blank here.
+
+# Of each option, its help and the arguments of add_argument(). Scrapy takes a line of help that ends
+# with a colon for a heading: no colon before a blank here.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--agent": (
         "product token of a crawler; A,B is one crawler, B being its fallback; may be repeated",
@@ -94,74 +106,86 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def add_options(parser: ArgumentParser) -> None:
-    # "--agents" is no short form of anything, and never will be of another option.
+    """Have *parser* read the options of ``scrapy robots``."""
+    # No short forms, such as "--comp" for "--compare": a script that relies on one would stop working
+    # once another option begins like it.
     parser.allow_abbrev = False
-    for name, (text, how) in _OPTIONS.items():
-        parser.add_argument(name, help=text, **how)
+    for name, (help_text, parsing) in _OPTIONS.items():
+        parser.add_argument(name, help=help_text, **parsing)
 
 
 def check_options(options: Namespace, arguments: Iterable[str]) -> None:
-    """Raise :class:`WrongUsage` for options that aren't there, or would change nothing."""
-    # What Python before 3.13 makes of the value of "--file=--".
-    values = (
-        options.file,
-        options.spider,
-        options.held,
-        *options.agent,
-        *options.header,
-    )
+    """Raise :class:`WrongUsage` for options that don't exist, or would change nothing.
+
+    :param arguments: those that are no known options; the parser leaves unknown options among them
+    """
+    values = [options.file, options.spider, options.held]
+    values += options.agent
+    values += options.header
+    # Python before 3.13 makes an empty list of the value of "--file=--".
     if [] in values:
         raise WrongUsage("no option takes the value --")
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
-            name = argument.partition("=")[0]
-            meant = [
-                known
-                for known in _OPTIONS
-                if known.startswith(name) and name.startswith("--")
-            ]
-            meant = meant or get_close_matches(name, _OPTIONS, 1, _SIMILAR)
-            hint = f"; did you mean {' or '.join(meant)}?" if meant else ""
+            hint = _hint_about(argument)
             raise WrongUsage(f"no such option: {argument!r}{hint}")
     _check_combination(options)
+
+
+def _hint_about(argument: str) -> str:
+    """Return which option may have been meant by *argument*, which is none; "" for no idea."""
+    typed = argument.partition("=")[0]
+    suggestions: list[str] = []
+    if typed.startswith("--"):
+        suggestions = [name for name in _OPTIONS if name.startswith(typed)]
+    if not suggestions:
+        suggestions = get_close_matches(typed, _OPTIONS, 1, _MIN_SIMILARITY)
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def module_of(options: Namespace) -> tuple[str, str]:
     """Return the action that *options* ask for, and the module that has a function of its name."""
     action = action_of(options)
-    return action, f"scrapy_rep.commands.{_ACTIONS[action][0]}"
+    return action, f"scrapy_rep.commands.{_ACTIONS[action].module}"
 
 
-def _given(options: Namespace, names: Any) -> list[str]:
-    """Return those of these options that are given; an empty value counts as given."""
-    return [
-        name for name in names if getattr(options, name, None) not in (None, False, [])
-    ]
+def _given(options: Namespace, names: Iterable[str]) -> list[str]:
+    """Return those of the options *names* that are given; an empty value counts as given."""
+    given = []
+    for name in names:
+        if getattr(options, name, None) not in (None, False, []):
+            given.append(name)
+    return given
 
 
 def action_of(options: Namespace) -> str:
-    return (_given(options, _ACTIONS) or [DECIDE])[0]
+    """Return the action that *options* ask for: a key of :data:`_ACTIONS`."""
+    actions = _given(options, _ACTIONS)
+    return actions[0] if actions else DEFAULT_ACTION
 
 
 def _option(name: str) -> str:
+    """Return an option as it is typed: ``--fail-on`` for ``fail_on``."""
     return "--" + name.replace("_", "-")
 
 
 def _check_combination(options: Namespace) -> None:
-    """Raise ``WrongUsage`` for options that would change nothing."""
-    for these in (list(_ACTIONS), _FORMS):
-        given = _given(options, these)
+    """Raise ``WrongUsage`` for options that exclude each other, or have no effect together."""
+    for exclusive in (list(_ACTIONS), _FORMS):
+        given = _given(options, exclusive)
         if len(given) > 1 and given != ["json", "explain"]:
             raise WrongUsage(
                 f"{_option(given[0])} and {_option(given[1])} can't be combined"
             )
     action = action_of(options)
-    others = [name for _, names in _ACTIONS.values() for name in names]
+    limited: list[str] = []  # options that don't have an effect on every action
+    for other_action in _ACTIONS.values():
+        limited += other_action.options
     if action == "report":  # always HTML, and from the record alone
-        others += ["json", "spider"]
-    for name in _given(options, others):
-        if name not in _ACTIONS[action][1]:
-            target = "verdicts" if action == DECIDE else _option(action)
+        limited += ["json", "spider"]
+    for name in _given(options, limited):
+        if name not in _ACTIONS[action].options:
+            target = "verdicts" if action == DEFAULT_ACTION else _option(action)
             raise WrongUsage(f"{_option(name)} has no effect on {target}")
     if options.header and options.file is None:
         raise WrongUsage("--header needs --file")

@@ -22,33 +22,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-# Of words at the beginning of a line; and of severities.
-_COLOURS = {"allowed": "32", "disallowed": "31", "unreachable": "33"}
-_SEVERITIES = {"error": "31", "warning": "33", "note": "36"}
+# Colours of terminals, by their numbers in escape sequences.
+_GREEN = "32"
+_RED = "31"
+_YELLOW = "33"
+_CYAN = "36"
+
+# Of a verdict that begins a line.
+_COLOUR_OF_VERDICT = {"allowed": _GREEN, "disallowed": _RED, "unreachable": _YELLOW}
+
+# Of the severity of a finding (inspection/findings.py), within a line.
+_COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# By how much the rest of a line is indented that a terminal can't show in one.
-_HANGING = 4
+# Columns: so much more than its beginning, the rest of a line is indented that is broken.
+_HANGING_INDENT = 4
 
 
-class Status(IntEnum):
-    """The exit status (docs/command.md), the gravest last."""
+class ExitStatus(IntEnum):
+    """The exit status (docs/command.md). The order of the lines counts, not the numbers: the gravest is
+    the last."""
 
     GOOD = 0
+    """Nothing to report."""
     FOUND = 1
+    """Something is disallowed, wrong, missing or changed, depending on what the command was asked."""
     UNREACHABLE = 3
+    """Something could not be found out."""
     USAGE = 2
+    """Options, arguments or files make no sense, or can't be read."""
 
 
-def gravest(*statuses: Status) -> Status:
-    return max(statuses, key=list(Status).index, default=Status.GOOD)
+def gravest(*statuses: ExitStatus) -> ExitStatus:
+    """Return the gravest of *statuses*; ``GOOD`` for none."""
+    by_gravity = list(ExitStatus)
+    return max(statuses, key=by_gravity.index, default=ExitStatus.GOOD)
 
 
 class Ending(Exception):
     """Ends the command. The message is for the user; empty: end silently."""
 
-    def __init__(self, message: str, status: Status = Status.USAGE) -> None:
+    def __init__(self, message: str, status: ExitStatus = ExitStatus.USAGE) -> None:
         super().__init__(message)
         self.status = status
 
@@ -63,56 +78,64 @@ class WrongUsage(Exception):
 
 def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
-    if sys.stderr is not None:  # print() would write to standard output instead
-        try:
-            print(
-                fitted(f"scrapy robots: {clean(str(message))}", sys.stderr),
-                file=sys.stderr,
-            )
-        except OSError:  # its disk is full, or nobody reads it
-            _give_up(sys.stderr)
+    # Without standard error, print() would write to standard output instead.
+    if sys.stderr is None:
+        return
+    text = clean(str(message))
+    line = fitted(f"scrapy robots: {text}", sys.stderr)
+    try:
+        print(line, file=sys.stderr)
+    except OSError:  # its disk is full, or nobody reads it
+        _discard(sys.stderr)
 
 
-def _give_up(stream: TextIO) -> None:
-    """Discard what *stream* still holds, and gets from now on: it would fail again when Python
-    ends, with an exit status of its own."""
+def _discard(stream: TextIO) -> None:
+    """Discard what *stream* still holds, and gets from now on: writing it would fail once more when
+    Python ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return *text*, broken between words if *stream* is a terminal, and *text* wider than that."""
+    """Return *text* as it is printed to *stream*: on a terminal, broken between words where the
+    terminal is too narrow for it."""
     if not stream.isatty():
         return text
-    return "\n".join(wrapped(text, shutil.get_terminal_size().columns))
+    columns = shutil.get_terminal_size().columns
+    return "\n".join(wrapped(text, columns))
 
 
 def usage_error(error: WrongUsage, program: str) -> str:
     """Return the message of *error* for ``argparse``, which prints it after *program*."""
-    before = f"{program}: error: "
-    message = f"{before}{clean(str(error))}"
-    return (
-        message if sys.stderr is None else fitted(message, sys.stderr)
-    ).removeprefix(before)
+    start = f"{program}: error: "
+    line = start + clean(str(error))
+    # Lines break where they have to with the start, which argparse adds.
+    if sys.stderr is not None:
+        line = fitted(line, sys.stderr)
+    return line.removeprefix(start)
 
 
 def wrapped(text: str, columns: int) -> list[str]:
     """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
     longer stays whole."""
-    own = len(text) - len(text.lstrip(" "))
-    indent = " " * min(own + _HANGING, columns // 2)
+    indent_of_text = len(text) - len(text.lstrip(" "))
+    indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)
+    indent = "".ljust(indent_width)
     lines = [""]
-    width = end = 0
+    width = 0  # of the last of the lines, in columns
+    end = 0  # of the last word, in *text*
     for match in _WORD.finditer(text):
         word = text[end : match.end()]  # with the blanks before it
         end = match.end()
-        added = _columns_of(word)
-        if width and width + added > columns:
+        word_width = _columns_of(word)
+        if width and width + word_width > columns:
             word = indent + match[0]
+            word_width = _columns_of(word)
             lines.append("")
-            width, added = 0, _columns_of(word)
+            width = 0
         lines[-1] += word
-        width += added
+        width += word_width
     return lines
 
 
@@ -136,79 +159,124 @@ class Output:
     def __init__(self, *, json: bool = False, csv: bool = False) -> None:
         self._json = json
         self._csv = csv
-        # None: it was closed before Python started, as by `>&-`.
-        self._stream = stream = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+        stream = sys.stdout
+        if stream is None:  # it was closed before Python started, as by `>&-`
+            stream = open(os.devnull, "w")  # noqa: SIM115 (open until Python ends)
         # Characters that the encoding lacks are escaped.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-        takes_colours = os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
-        self._coloured = takes_colours and not os.environ.get("NO_COLOR")
+        self._stream = stream
+        self._has_colours = _takes_colours(stream)
 
     @property
     def is_for_programs(self) -> bool:
         return self._json or self._csv
 
-    def line(self, *cells: str, coloured: str = "") -> None:
-        """Print a line for people. *coloured*: a severity in it, which stands before a colon."""
-        if not (self._json or self._csv):
-            word, *others = [clean(cell) for cell in cells]
-            text = fitted("  ".join([word, *others]).rstrip(), self._stream)
-            if self._coloured and (colour := _COLOURS.get(word.rstrip())):
-                text = f"\x1b[{colour}m{word}\x1b[0m{text.removeprefix(word)}"
-            if self._coloured and coloured:
-                escape = f"\x1b[{_SEVERITIES[coloured]}m"
-                text = text.replace(f" {coloured}:", f" {escape}{coloured}\x1b[0m:", 1)
-            self._try(self._stream.write, text + "\n")
+    def line(self, *cells: str, severity: str = "") -> None:
+        """Print a line for people; nothing if programs read the output.
+
+        :param cells: stand side by side; a verdict in the first one is coloured
+        :param severity: a word in the line to colour, which stands before a colon
+        """
+        if self.is_for_programs:
+            return
+        cleaned = [clean(cell) for cell in cells]
+        text = fitted("  ".join(cleaned).rstrip(), self._stream)
+        if self._has_colours:
+            first = cleaned[0]
+            colour = _COLOUR_OF_VERDICT.get(first.rstrip())
+            if colour is not None:
+                text = _coloured(first, colour) + text.removeprefix(first)
+            if severity:
+                colour = _COLOUR_OF_SEVERITY[severity]
+                coloured = _coloured(severity, colour)
+                text = text.replace(f" {severity}:", f" {coloured}:", 1)
+        self._write(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
         """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or
         *cells* as a line for people."""
         if self._json:
-            self._try(self._stream.write, json.dumps(data) + "\n")
+            line = json.dumps(data)
+            self._write(self._stream.write, line + "\n")
         else:
             self.line(*cells)
 
     def put_all(self, data: dict[str, Any], *names: str, **words: list[str]) -> None:
-        """Print *data* for programs; or the fields *names* as a line for people, and below it the
-        rest of *data*, in which *words* take the place of values."""
-        self.put(data, *(data[name] for name in names))
-        shown = {
-            name: words.get(name, data[name]) for name in data if name not in names
-        }
-        columns = max(map(len, shown))
-        for name, value in shown.items():
-            for one in value if isinstance(value, list) else [value]:
-                if one is not None and one is not False:
-                    self.line("", name.ljust(columns), _words(one))
+        """Print *data* as a line for programs; for people, as a block of lines.
+
+        :param names: the fields that make up the first line; each of the others has lines of its own
+        :param words: what people are shown in place of a field's value, a line each
+        """
+        first_cells = [data[name] for name in names]
+        self.put(data, *first_cells)
+        other_names = [name for name in data if name not in names]
+        columns = max(map(len, other_names))
+        for name in other_names:
+            value = words.get(name, data[name])
+            values = value if isinstance(value, list) else [value]
+            for item in values:
+                if item is not None and item is not False:
+                    self.line("", name.ljust(columns), _in_words(item))
         self.line("")
 
     def csv(self, cells: Iterable[object]) -> None:
-        texts = [clean(cell) if isinstance(cell, str) else cell for cell in cells]
-        self._try(csv.writer(self._stream, lineterminator="\n").writerow, texts)
+        """Print a row of CSV."""
+        row = []
+        for cell in cells:
+            row.append(clean(cell) if isinstance(cell, str) else cell)
+        writer = csv.writer(self._stream, lineterminator="\n")
+        self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
         """Print *data* before anything else is printed."""
-        self._try(self._stream.buffer.write, data)
+        self._write(self._stream.buffer.write, data)
 
     def flush(self) -> None:
-        self._try(self._stream.flush)
+        self._write(self._stream.flush)
 
-    def _try(self, write: Callable[..., object], *data: object) -> None:
+    def _write(self, write: Callable[..., object], *arguments: object) -> None:
+        """Call *write*, which writes to standard output. If that fails, raise :class:`Ending`."""
         try:
-            write(*data)
+            write(*arguments)
         except OSError as error:
-            _give_up(self._stream)
-            if error.errno in (errno.EPIPE, errno.EINVAL if os.name == "nt" else None):
-                # Nobody reads any more, like `head` when it has seen enough.
-                raise Ending("", Status.GOOD) from None
+            _discard(self._stream)
+            if _is_reader_gone(error):
+                raise Ending("", ExitStatus.GOOD) from None
             raise Ending(f"standard output: {error.strerror}") from None
 
 
-def _words(value: object) -> str:
+def _is_reader_gone(error: OSError) -> bool:
+    """Return whether writing failed since whoever read the output has ended, like ``head`` when it has
+    seen enough."""
+    if error.errno == errno.EPIPE:
+        return True
+    return os.name == "nt" and error.errno == errno.EINVAL
+
+
+def _takes_colours(stream: TextIO) -> bool:
+    """Return whether *stream* is a terminal that knows colours, whose user has not declined them."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    terminal = os.environ.get("TERM", "dumb")
+    return terminal != "dumb" and stream.isatty()
+
+
+def _coloured(text: str, colour: str) -> str:
+    """Return *text* between the escape sequences that switch a colour on and off."""
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def _in_words(value: object) -> str:
+    """Return a value of JSON for people."""
     if isinstance(value, dict):
-        return ", ".join(
-            f"{key}: {_words(one)}" for key, one in value.items() if one is not None
-        )
+        parts = []
+        for key, item in value.items():
+            if item is not None:
+                parts.append(f"{key}: {_in_words(item)}")
+        return ", ".join(parts)
     if isinstance(value, list):
-        return " ".join(map(_words, value))
-    return str(value) if not isinstance(value, bool) else "yes" if value else "no"
+        return " ".join(map(_in_words, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from scrapy import Request
 from scrapy.http import Headers, HtmlResponse, Response
 
 from scrapy_rep.commands.crawl import follow, request_for
-from scrapy_rep.commands.output import CommandError, Status, WrongUsage
+from scrapy_rep.commands.output import CommandError, ExitStatus, WrongUsage
 from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
 from scrapy_rep.inspection.pace import too_slow
@@ -26,7 +25,7 @@ from scrapy_rep.preferences.lookup import UsageLookup, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, YES
 from scrapy_rep.protocol import Origin, Rule
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.html import MAX_BYTES
+from scrapy_rep.protocol.html import MAX_HTML_BYTES
 from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable, path_of
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.sitemaps import Kind, SitemapReader
@@ -35,160 +34,262 @@ from scrapy_rep.seeding.selection import host_of, registrable_domain
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, iso, resolve_sitemap
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from scrapy_rep.commands.crawl import CrawlTask, Lookup
+    from scrapy_rep.commands.crawl import CrawlTask, Lookup, UrlRequest
     from scrapy_rep.commands.task import Chain
     from scrapy_rep.inspection.explanation import RobotsFile
+    from scrapy_rep.preferences.statements import Usage
+    from scrapy_rep.protocol.entries import SitemapEntry
 
-    Fetched = Response | CommandError
+    PageOrError = Response | CommandError
     """A page, or why there is none."""
 
 
-async def _fetched(
-    task: CrawlTask, lookup: Lookup, asked: Sequence[tuple[str, Request, Origin]]
-) -> AsyncIterator[tuple[Request, Chain, Fetched, dict[str, Any]]]:
-    """Yield each request, for each agent; its final page, or why there is none; and that as JSON."""
-    for url, request, _ in asked:
-        pages: dict[str, Response] = {}
+class _FetchedPage(NamedTuple):
+    """What fetching a URL came to, for one crawler."""
+
+    request: Request
+    """For the URL as given: redirects may have led away from it."""
+    chain: Chain
+    """The crawler's product tokens, most specific first."""
+    page: PageOrError
+    """The last response, after redirects."""
+    fields: dict[str, Any]
+    """What ``--json`` prints about the page with each of the options."""
+
+
+async def _fetch_pages(
+    task: CrawlTask,
+    lookup: Lookup,
+    url_requests: Sequence[UrlRequest],
+) -> AsyncIterator[_FetchedPage]:
+    """Yield the page at each URL, for each crawler that the task asks about."""
+    for url, request, _ in url_requests:
+        fetcher = _PageFetcher(lookup)
         for chain in task.agents(lookup.origins.agents):
-            try:
-                page: Fetched = await follow(
-                    lookup, request, partial(_get, lookup, chain, pages)
-                )
-            except CommandError as error:
-                page = error
-                task.statuses.add(error.status)
-            yield request, chain, page, _about(url, chain, page)
+            page = await fetcher.follow(request, chain)
+            if isinstance(page, CommandError):
+                task.statuses.add(page.status)
+            yield _FetchedPage(request, chain, page, _page_fields(url, chain, page))
             task.output.flush()
 
 
-async def _get(
-    lookup: Lookup, chain: Chain, pages: dict[str, Response], request: Request
-) -> Response:
-    """*pages*: those fetched for another agent, by URL."""
-    await lookup.check(request, chain)
-    if request.url not in pages:
-        pages[request.url] = await lookup.download(request)
-    return pages[request.url]
+class _PageFetcher:
+    """Fetches pages, each once for all crawlers, if robots.txt allows it to at least one."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._responses: dict[str, Response] = {}
+        """Those so far, by URL."""
+
+    async def follow(self, request: Request, chain: Chain) -> PageOrError:
+        """Return the page to which redirects of *request* lead, as far as robots.txt lets the crawler
+        *chain* follow them."""
+
+        async def get(request: Request) -> Response:
+            await self._lookup.check(request, chain)
+            if request.url not in self._responses:
+                self._responses[request.url] = await self._lookup.download(request)
+            return self._responses[request.url]
+
+        try:
+            return await follow(self._lookup, request, get)
+        except CommandError as error:
+            return error
 
 
-def _about(url: str, chain: Chain, page: Fetched | None) -> dict[str, Any]:
-    fetched = page if isinstance(page, Response) else None
-    return {
+def _page_fields(url: str, chain: Chain, page: PageOrError | None) -> dict[str, Any]:
+    """Return what ``--json`` prints about a page with each of the options.
+
+    :param page: None for a file, which has no status and no URL
+    """
+    fields: dict[str, Any] = {
         "url": url,
         "agent": ",".join(chain) or None,
         "agent_in_words": in_words(chain),
-        "status": fetched and fetched.status,
-        "final_url": fetched and fetched.url,
-        "error": str(page) if isinstance(page, CommandError) else None,
+        "status": None,
+        "final_url": None,
+        "error": None,
     }
+    if isinstance(page, Response):
+        fields["status"] = page.status
+        fields["final_url"] = page.url
+    elif page is not None:
+        fields["error"] = str(page)
+    return fields
 
 
 # -- page ------------------------------------------------------------------------------------
 
-_NAMES = (
-    "noindex", "nofollow", "noarchive", "nosnippet", "noimageindex", "notranslate",
-    "indexifembedded", "noai", "noimageai", "noml", "max_snippet", "max_image_preview", "max_video_preview",
-)  # fmt: skip
+# Attributes of PageRules (protocol/page.py) that --json prints under the same names.
+_PAGE_RULES = (
+    "noindex",
+    "nofollow",
+    "noarchive",
+    "nosnippet",
+    "noimageindex",
+    "notranslate",
+    "indexifembedded",
+    "noai",
+    "noimageai",
+    "noml",
+    "max_snippet",
+    "max_image_preview",
+    "max_video_preview",
+)
 
 
 def page(task: CrawlTask) -> None:
-    async def job(lookup: Lookup) -> None:
-        async for _, chain, page, about in _fetched(task, lookup, asked):
-            _show(task, chain, page, about)
-
-    if task.options.file is None:
-        if asked := task.requests():
-            task.crawl(job)
+    """Carry out ``--page``: print the rules of pages, or of the file that ``--file`` names."""
+    if task.options.file is not None:
+        _print_rules_of_file(task)
         return
+    url_requests = task.requests()
+
+    async def job(lookup: Lookup) -> None:
+        async for fetched in _fetch_pages(task, lookup, url_requests):
+            _print_page_rules(task, fetched.chain, fetched.page, fetched.fields)
+
+    if url_requests:
+        task.crawl(job)
+
+
+def _print_rules_of_file(task: CrawlTask) -> None:
+    """Print the rules of an HTML file, as if it had been served with the headers of ``--header``."""
     if task.arguments:
         raise WrongUsage("--page takes a URL or --file, not both")
+    name = task.options.file
+    headers = _headers_of(task.options.header)
+    body = read_file(name, MAX_HTML_BYTES)
+    response = HtmlResponse("file:", body=body, headers=headers)
+    for chain in task.agents():
+        _print_page_rules(task, chain, response, _page_fields(name, chain, None))
+
+
+def _headers_of(lines: Iterable[str]) -> Headers:
+    """Return HTTP headers from *lines* such as ``X-Robots-Tag: noindex``, or raise ``WrongUsage``."""
     headers = Headers()
-    for header in task.options.header:
-        name, colon, value = header.partition(":")
+    for line in lines:
+        name, colon, value = line.partition(":")
         if not colon:
             raise WrongUsage(
-                f"--header is {header!r}, but must look like 'X-Robots-Tag: noindex'"
+                f"--header is {line!r}, but must look like 'X-Robots-Tag: noindex'"
             )
-        headers.appendlist(
-            name.strip(), value.strip().encode("utf-8", "surrogateescape")
+        # Bytes of an argument that aren't UTF-8 reach us as surrogates: make them bytes again.
+        raw_value = value.strip().encode("utf-8", "surrogateescape")
+        headers.appendlist(name.strip(), raw_value)
+    return headers
+
+
+def _print_page_rules(
+    task: CrawlTask,
+    chain: Chain,
+    page: PageOrError,
+    fields: dict[str, Any],
+) -> None:
+    """Print the rules of *page* for the crawler *chain*.
+
+    :param fields: what ``--json`` prints besides the rules, see :func:`_page_fields`
+    """
+    rules = PageRules()
+    if not isinstance(page, CommandError):
+        rules = page_rules(page, chain)
+    rules_as_json = []
+    rules_in_words = []
+    for rule in rules.rules:
+        rules_in_words.append(f"{rule.where}: {rule}")
+        rules_as_json.append(
+            {
+                "rule": rule.name,
+                "value": _date_as_text(rule.value),
+                "source": rule.source,
+                "line": rule.line,
+            }
         )
-    name = task.options.file
-    response = HtmlResponse("file:", body=read_file(name, MAX_BYTES), headers=headers)
-    for chain in task.agents():
-        _show(task, chain, response, _about(name, chain, None))
-
-
-def _show(task: CrawlTask, chain: Chain, page: Fetched, about: dict[str, Any]) -> None:
-    rules = PageRules() if isinstance(page, CommandError) else page_rules(page, chain)
-    said = [
-        {"rule": r.name, "value": _plain(r.value), "source": r.source, "line": r.line}
-        for r in rules.rules
-    ]
-    data = {
-        **about,
-        "rules": said,
-        **{name: getattr(rules, name) for name in _NAMES},
-        "unavailable_after": _plain(rules.unavailable_after),
-        "expired": rules.expired(time.time()),
-    }
-    told = [f"{one.where}: {one}" for one in rules.rules]
-    if not (told or about["error"]):
-        told = ["none"]
-    task.output.put_all(data, "url", rules=told)
+    data = {**fields, "rules": rules_as_json}
+    for name in _PAGE_RULES:
+        data[name] = getattr(rules, name)
+    data["unavailable_after"] = _date_as_text(rules.unavailable_after)
+    data["expired"] = rules.expired(time.time())
+    if not rules_in_words and fields["error"] is None:
+        rules_in_words = ["none"]
+    task.output.put_all(data, "url", rules=rules_in_words)
     if rules.noindex or rules.nofollow or data["expired"]:
-        task.statuses.add(Status.FOUND)
+        task.statuses.add(ExitStatus.FOUND)
 
 
-def _plain(value: Any) -> Any:
-    """Return a date as text, other values as they are."""
+def _date_as_text(value: Any) -> Any:
+    """Return the value of a page rule for JSON: a date as text, other values as they are."""
     return iso(value.timestamp()) if hasattr(value, "timestamp") else value
 
 
 # -- usage -----------------------------------------------------------------------------------
 
-_SAID = {YES: "yes", NO: "no", None: "not said"}
+# What the statements about a page (preferences/statements.py) say of a purpose such as AI training.
+_VERDICTS_IN_WORDS = {YES: "yes", NO: "no", None: "not said"}
 
 
 def usage(task: CrawlTask) -> None:
+    """Carry out ``--usage``: print how pages may be used, and which statements say so."""
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
+    url_requests = task.requests()
 
     async def job(lookup: Lookup) -> None:
-        known = UsageLookup(lookup.context, lookup.origins)
-        async for request, chain, page, about in _fetched(task, lookup, asked):
-            if isinstance(page, CommandError):
-                found = known.robots(
-                    request, chain
-                )  # all that is known without the page
-            else:
-                final, _ = request_for(page.url)
-                await known.fetch(final, chain)
-                found = usage_of(page, final, known, chain)
-            if NO in found.verdicts.values():
-                task.statuses.add(Status.FOUND)
-            words = {purpose: [_SAID[said]] for purpose, said in found.verdicts.items()}
-            words["statements"] = list(map(str, found.statements))
-            task.output.put_all({**about, **found.as_dict()}, "url", **words)
+        usage_lookup = UsageLookup(lookup.context, lookup.origins)
+        async for fetched in _fetch_pages(task, lookup, url_requests):
+            usage = await _usage_of(fetched, usage_lookup)
+            _print_usage(task, usage, fetched.fields)
 
-    if asked := task.requests():
+    if url_requests:
         task.crawl(job)
+
+
+async def _usage_of(fetched: _FetchedPage, usage_lookup: UsageLookup) -> Usage:
+    """Return how a page may be used; if it couldn't be fetched, what robots.txt alone says."""
+    if isinstance(fetched.page, CommandError):
+        return usage_lookup.robots(fetched.request, fetched.chain)
+    final_request = request_for(fetched.page.url)
+    await usage_lookup.fetch(final_request, fetched.chain)
+    return usage_of(fetched.page, final_request, usage_lookup, fetched.chain)
+
+
+def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
+    """Print *usage*, after *fields*, which ``--json`` prints about every page."""
+    if NO in usage.verdicts.values():
+        task.statuses.add(ExitStatus.FOUND)
+    words = {}
+    for purpose, verdict in usage.verdicts.items():
+        words[purpose] = [_VERDICTS_IN_WORDS[verdict]]
+    words["statements"] = [str(statement) for statement in usage.statements]
+    data = {**fields, **usage.as_dict()}
+    task.output.put_all(data, "url", **words)
 
 
 # -- sitemaps --------------------------------------------------------------------------------
 
 # Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
-_MAX_ORIGINS = 100
+_MAX_CONTACTED_ORIGINS = 100
 
-# URL prefixes whose rules are remembered: an origin has many spellings.
+# An origin has many spellings (upper case, a port). For this many of them, what decides about their
+# URLs is remembered; with more, all are forgotten, and the memory fills anew.
 _MAX_PREFIXES = 10_000
 
-# How many of the rules that forbid something are named.
-_RULES = 10
+# Of the rules that forbid something, those that forbid the most URLs are named: this many.
+_MAX_NAMED_RULES = 10
 
-Place = tuple[str, int, str]
-"""The URL of a robots.txt, a line of it, and the rule there."""
+# Columns of each of the two counts in front of a line: nine digits with their commas.
+_COUNT_WIDTH = 10
+
+
+class _RulePlace(NamedTuple):
+    """A rule, and where it stands."""
+
+    robots_url: str
+    line: int
+    """0: no line forbids, but a setting, of which :attr:`rule` is the description."""
+    rule: str
 
 
 @dataclass
@@ -196,36 +297,53 @@ class Sitemap:
     """What ``--json`` prints of a sitemap (docs/command.md explains the fields)."""
 
     sitemap: str
+    """Its URL."""
     listed_in: str
+    """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
+    """1 for a sitemap that robots.txt lists, 2 for one that such an index lists, and so on."""
     kind: str | None = None
+    """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
+    """The HTTP status of the last response."""
     final_url: str = ""
+    """Where redirects led."""
     sitemaps: int = 0
+    """How many sitemaps it lists, if it is an index."""
     urls: int = 0
+    """How many URLs of pages it lists."""
     forbidden: int = 0
+    """How many of the URLs robots.txt forbids: that of their own host."""
     foreign: int = 0
+    """How many allowed URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
     unjudged: int = 0
+    """How many of the URLs are on hosts whose robots.txt can't be fetched, or must not be contacted."""
     invalid: int = 0
+    """How many entries have no URL."""
     broken: int = 0
-    rules: Counter[Place] = field(default_factory=Counter)
-    """How many URLs each forbids."""
+    """How many entries have a damaged URL."""
+    rules: Counter[_RulePlace] = field(default_factory=Counter)
+    """How many URLs each rule forbids."""
     fetched: bool = False
+    """Whether there was a response."""
     problem: str | None = None
     """Why it could not be read, or not to its end."""
-    line: tuple[str, ...] = ()
-    """The URLs of the indexes that led to it, and its own."""
+    ancestry: tuple[str, ...] = ()
+    """The URLs of the indexes that led to it, and its own. Not printed."""
 
 
 def sitemaps(task: CrawlTask) -> None:
+    """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts of URLs."""
     if len(task.named) > 1:
         raise WrongUsage("--sitemaps takes only one --agent")
-    origins = dict.fromkeys(origin for _, _, origin in task.requests())
+    origins: dict[Origin, None] = {}  # each once, in order
+    for url_request in task.requests():
+        origins[url_request.origin] = None
 
     async def job(lookup: Lookup) -> None:
         for origin in origins:
-            with task.going_on(f"{origin.robots_url}: "):
-                await _Site(task, lookup, origin).show()
+            with task.reporting_errors(f"{origin.robots_url}: "):
+                await _SitemapTree(task, lookup, origin).show()
 
     if origins:
         task.crawl(job)
@@ -237,252 +355,357 @@ class _Judge(NamedTuple):
     robots: RobotsFile
     rules: Rules
     refusal: Rule | None = None
-    """What forbids all of them: a line that asks for too long a crawl delay, or, as line 0, a setting."""
+    """What forbids all URLs: a line that asks for too long a crawl delay or, as line 0, a setting."""
 
     def refused_by(self, url: str) -> Rule | None:
         """Return what forbids *url*; None if it is allowed."""
         if self.refusal is not None:
             return self.refusal
         key = self.rules.find(comparable(path_of(url)))
-        return None if allows(key) else self.robots.parsed.decision(None, key).rule
+        if allows(key):
+            return None
+        return self.robots.parsed.decision(None, key).rule
 
 
-class _Site:
+class _SitemapTree:
+    """Reads the sitemaps that the robots.txt of one origin lists, and those that these list; prints
+    each, and in the end the totals."""
+
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
+        # The one crawler that the counts are about: sitemaps() refuses several.
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
-        self._origins: set[Origin] = set()
+        self._contacted: set[Origin] = set()
+        """Origins whose robots.txt was asked for."""
         self._judges: dict[str, _Judge | None] = {}
-        self._listed: dict[
-            str, set[str]
-        ] = {}  # the sitemaps that the host of a prefix lists
+        """By prefix (scheme, host and port of URLs). None: nothing can decide."""
+        self._listed: dict[str, set[str]] = {}
+        """By prefix: the sitemaps that the robots.txt there lists."""
         self._seen: set[str] = set()
-        self._urls = self._read_files = 0
-        self._by_rule: Counter[Place] = Counter()
+        """The sitemaps that were fetched, or are being fetched."""
+        self._total_urls = 0
+        self._total_read = 0
+        """How many sitemaps could be read."""
+        self._total_by_rule: Counter[_RulePlace] = Counter()
 
     async def show(self) -> None:
-        origin = self._origin
-        robots = await self._file(origin)
+        """Print the whole tree; ``CommandError`` if robots.txt is unreachable."""
+        robots_url = self._origin.robots_url
+        robots = await self._robots_of(self._origin)
         if robots.outcome is Outcome.UNREACHABLE:
-            raise CommandError(f"unreachable: {robots.facts.error}", Status.UNREACHABLE)
-        listed = robots.parsed.sitemaps if robots.outcome is Outcome.RULES else ()
-        urls: dict[str, None] = {}
-        for value in listed:
-            url = value.strip()
-            with suppress(ValueError):  # an invalid one is listed as it stands
-                url = resolve_sitemap(
-                    url, robots.facts.final_url or origin.robots_url
-                ).url
-            urls[url] = None
-        line = self._task.output.line
-        line(*_columns("URLs", "forbidden"), f"for {in_words(self._chain)}")
-        line(*_columns("", ""), f"{origin.robots_url}: {counted(len(urls), 'sitemap')}")
-        await self._each(list(urls), origin.robots_url, ())
-        counts = _columns(self._urls, sum(self._by_rule.values()))
-        line(
-            *counts,
-            f"total in {counted(self._read_files, 'sitemap')} that could be read",
-        )
-        for (robots_url, number, rule), count in self._by_rule.most_common(_RULES):
-            where = f"line {number} of {robots_url}" if number else robots_url
-            line(*_columns("", count), f"by {where}: {rule}")
-
-    async def _each(
-        self, urls: Sequence[str], listed_in: str, chain: tuple[str, ...]
-    ) -> None:
-        """Read sitemaps one after the other, each with those that it lists. *chain*: the indexes that led
-        to them."""
-        statuses = self._task.statuses
-        for url in urls:
-            line = (*chain, url)
-            one = Sitemap(url, listed_in, len(line), final_url=url, line=line)
-            children: list[str] = []
-            try:
-                children = await self._read(one, await self._fetch(one))
-            except CommandError as error:
-                one.problem = str(error)
-                statuses.add(error.status)
-            else:
-                if one.forbidden:
-                    statuses.add(Status.FOUND)
-                if one.kind is None or one.unjudged:
-                    statuses.add(Status.UNREACHABLE)
-            self._print(one)
-            await self._each(children, url, line)
-
-    async def _fetch(self, one: Sitemap) -> bytes:
-        """Return the body of a sitemap, or raise ``CommandError``."""
-        settings = self._lookup.settings
-        if one.sitemap in self._seen:
-            raise CommandError("listed above", Status.GOOD)
-        if len(self._seen) >= settings.sitemap_max_files:
             raise CommandError(
-                "not read: this origin has too many sitemaps", Status.UNREACHABLE
+                f"unreachable: {robots.facts.error}", ExitStatus.UNREACHABLE
             )
-        self._seen.add(one.sitemap)
+        urls = _sitemaps_in(robots, robots.facts.final_url or robots_url)
+        line = self._task.output.line
+        heading = _count_cells("URLs", "forbidden")
+        line(*heading, f"for {in_words(self._chain)}")
+        no_counts = _count_cells("", "")
+        sitemap_count = counted(len(urls), "sitemap")
+        line(*no_counts, f"{robots_url}: {sitemap_count}")
+        await self._show_each(urls, robots_url, ())
+        self._print_totals()
+
+    async def _show_each(
+        self,
+        urls: Sequence[str],
+        listed_in: str,
+        indexes: tuple[str, ...],
+    ) -> None:
+        """Print the sitemaps at *urls* one after the other, each followed by those that it lists.
+
+        :param listed_in: the URL of the robots.txt or the sitemap index that lists them
+        :param indexes: the URLs of all sitemap indexes that led to them
+        """
+        for url in urls:
+            ancestry = (*indexes, url)
+            depth = len(ancestry)
+            sitemap = Sitemap(url, listed_in, depth, final_url=url, ancestry=ancestry)
+            children = await self._fetch_and_read(sitemap)
+            self._add_to_totals(sitemap)
+            self._print_sitemap(sitemap)
+            await self._show_each(children, url, ancestry)
+
+    async def _fetch_and_read(self, sitemap: Sitemap) -> list[str]:
+        """Fill in the fields of *sitemap*. Return the URLs of the sitemaps that it lists."""
+        statuses = self._task.statuses
+        try:
+            body = await self._fetch(sitemap)
+            children = await self._read(sitemap, body)
+        except CommandError as error:
+            sitemap.problem = str(error)
+            statuses.add(error.status)
+            return []
+        if sitemap.forbidden:
+            statuses.add(ExitStatus.FOUND)
+        if sitemap.kind is None or sitemap.unjudged:
+            statuses.add(ExitStatus.UNREACHABLE)
+        return children
+
+    async def _fetch(self, sitemap: Sitemap) -> bytes:
+        """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't be had."""
+        # Several may list the same one, and an index may list itself. That is no error.
+        if sitemap.sitemap in self._seen:
+            raise CommandError("listed above", ExitStatus.GOOD)
+        if len(self._seen) >= self._lookup.settings.sitemap_max_files:
+            raise CommandError(
+                "not read: this origin has too many sitemaps", ExitStatus.UNREACHABLE
+            )
+        self._seen.add(sitemap.sitemap)
 
         async def get(request: Request) -> Response:
-            await self._file(origin_of(request))
-            await self._lookup.check(request, self._chain)
-            one.final_url = request.url
-            meta = {
-                "download_maxsize": settings.sitemap_max_bytes,
-                "download_warnsize": 0,
-            }
-            response = await self._lookup.download(request, **meta)
-            one.status, one.fetched = response.status, True
-            return response
+            return await self._download(sitemap, request)
 
+        # As many redirects as RedirectMiddleware follows in a crawl.
+        max_redirects = self._task.settings.getint("REDIRECT_MAX_TIMES")
         try:
-            # As RedirectMiddleware does in a crawl.
-            most = self._task.settings.getint("REDIRECT_MAX_TIMES")
-            request = Request(resolve_sitemap(one.sitemap).url)
-            response = await follow(self._lookup, request, get, most)
+            request = Request(resolve_sitemap(sitemap.sitemap).url)
+            response = await follow(self._lookup, request, get, max_redirects)
         except ValueError as error:
-            raise CommandError(str(error), Status.UNREACHABLE) from None
+            raise CommandError(str(error), ExitStatus.UNREACHABLE) from None
         if not 200 <= response.status < 300:
-            raise CommandError(f"HTTP {response.status}", Status.UNREACHABLE)
+            raise CommandError(f"HTTP {response.status}", ExitStatus.UNREACHABLE)
         return response.body
 
-    async def _file(self, origin: Origin) -> RobotsFile:
+    async def _download(self, sitemap: Sitemap, request: Request) -> Response:
+        """Return the response to *request*, for *sitemap* itself or for a redirect's target;
+        ``CommandError`` if its robots.txt forbids it."""
+        await self._robots_of(origin_of(request))
+        await self._lookup.check(request, self._chain)
+        sitemap.final_url = request.url
+        response = await self._lookup.download(
+            request,
+            download_maxsize=self._lookup.settings.sitemap_max_bytes,
+            download_warnsize=0,
+        )
+        sitemap.status = response.status
+        sitemap.fetched = True
+        return response
+
+    async def _robots_of(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*; ``CommandError`` if it must not be contacted."""
-        if origin not in self._origins:
-            problem = f"not read: more than {_MAX_ORIGINS} origins"
-            if len(self._origins) < _MAX_ORIGINS:
+        if origin not in self._contacted:
+            if len(self._contacted) >= _MAX_CONTACTED_ORIGINS:
+                problem = f"not read: more than {_MAX_CONTACTED_ORIGINS} origins"
+            else:
                 problem = await self._lookup.refuses(origin, self._origin)
             if problem:
-                raise CommandError(problem, Status.UNREACHABLE)
-            self._origins.add(origin)
+                raise CommandError(problem, ExitStatus.UNREACHABLE)
+            self._contacted.add(origin)
         return await self._lookup.get(origin)
 
-    async def _read(self, one: Sitemap, body: bytes) -> list[str]:
-        """Count what a sitemap lists, and return the sitemaps among it that are to be read."""
+    async def _read(self, sitemap: Sitemap, body: bytes) -> list[str]:
+        """Count what *sitemap* lists. Return the URLs of the sitemaps in it that are to be read."""
         settings = self._lookup.settings
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
-            url=one.final_url,
+            url=sitemap.final_url,
         )
-        encode, children = Encoder(MAX_LISTED_IDN), list[str]()
+        # Percent-encodes URLs, as for requests. Of hosts that aren't ASCII, which take time, it takes only
+        # so many; with more, it raises ValueError, as for what is no URL.
+        encode = Encoder(MAX_LISTED_IDN)
+        children: list[str] = []
         for entries in reader.read([body]):
             for entry in entries:
                 try:
                     if entry.get("broken"):
-                        one.broken += 1
+                        sitemap.broken += 1
                     elif reader.kind is Kind.INDEX:
-                        child = resolve_sitemap(
-                            str(entry.get("loc")), encode=encode
-                        ).url
-                        children.append(child.partition("#")[0])
+                        children.append(_child_in(entry, encode))
                     else:
                         url, prefix = encode.page(entry.get("loc"))
-                        await self._count(one, encode(url), prefix)
+                        await self._count(sitemap, encode(url), prefix)
                 except ValueError:
-                    one.invalid += 1
-        one.kind, one.problem = reader.kind and reader.kind.value, reader.problem
-        one.sitemaps = len(children)
-        if children and one.depth >= settings.sitemap_max_depth:
-            one.problem = (
-                f"{counted(len(children), 'sitemap')} not read: nested too deep"
-            )
+                    sitemap.invalid += 1
+        if reader.kind is not None:
+            sitemap.kind = reader.kind.value
+        sitemap.problem = reader.problem
+        sitemap.sitemaps = len(children)
+        if children and sitemap.depth >= settings.sitemap_max_depth:
+            not_read = counted(len(children), "sitemap")
+            sitemap.problem = f"{not_read} not read: nested too deep"
             return []
         return children
 
-    async def _count(self, one: Sitemap, url: str, prefix: str) -> None:
-        """Count a URL, as a crawl requests it. *prefix*: its scheme, host and port."""
+    async def _count(self, sitemap: Sitemap, url: str, prefix: str) -> None:
+        """Add a URL that *sitemap* lists to its counts.
+
+        :param url: as a crawl requests it
+        :param prefix: its scheme, host and port
+        """
         if prefix not in self._judges:
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()
                 self._listed.clear()
-            self._judges[prefix] = await self._judge(prefix)
-        one.urls += 1
-        if (judge := self._judges[prefix]) is None:
-            one.unjudged += 1
+            self._judges[prefix] = await self._judge_of(prefix)
+        sitemap.urls += 1
+        judge = self._judges[prefix]
+        if judge is None:
+            sitemap.unjudged += 1
             return
         rule = judge.refused_by(url)
         if rule is not None:
-            one.forbidden += 1
-            one.rules[judge.robots.facts.robots_url or "", rule.line, str(rule)] += 1
-        elif not self._may_list(one, prefix, judge.robots):
-            one.foreign += 1
+            robots_url = judge.robots.facts.robots_url or ""
+            place = _RulePlace(robots_url, rule.line, str(rule))
+            sitemap.forbidden += 1
+            sitemap.rules[place] += 1
+        elif not self._may_list(sitemap, prefix, judge.robots):
+            sitemap.foreign += 1
 
-    def _may_list(self, one: Sitemap, prefix: str, robots: RobotsFile) -> bool:
-        """Whether a crawl takes URLs of this *prefix* from a sitemap (REP.md section 9, "Location
-        scope"). *robots* is the robots.txt of their host."""
-        mode, origin = self._lookup.settings.sitemap_cross_host, Origin.from_url(prefix)
-        if mode == "any" or host_of(origin) == host_of(self._origin):
+    def _may_list(self, sitemap: Sitemap, prefix: str, robots: RobotsFile) -> bool:
+        """Return whether a crawl takes URLs that begin with *prefix* from *sitemap* (REP.md section 9,
+        "Location scope").
+
+        :param robots: the robots.txt of the URLs' own host, which may list the sitemap
+        """
+        cross_host = self._lookup.settings.sitemap_cross_host  # REP_SITEMAP_CROSS_HOST
+        origin = Origin.from_url(prefix)
+        if cross_host == "any" or host_of(origin) == host_of(self._origin):
             return True
-        domain = registrable_domain(origin.host) if mode == "site" else None
-        if domain is not None and domain == registrable_domain(self._origin.host):
-            return True
+        if cross_host == "site":
+            domain = registrable_domain(origin.host)
+            own_domain = registrable_domain(self._origin.host)
+            if domain is not None and domain == own_domain:
+                return True
+        # "strict", and what the other values don't decide: the URLs' own host has to list the sitemap, or
+        # an index that led to it.
         if robots.outcome is not Outcome.RULES:
             return False
         if prefix not in self._listed:
-            base = robots.facts.final_url or origin.robots_url
-            listed = listed_sitemaps(base, robots.parsed.sitemaps)
-            self._listed[prefix] = {
-                found.url.partition("#")[0] for _, found in listed if found
-            }
-        return not self._listed[prefix].isdisjoint(one.line)
+            self._listed[prefix] = _listed_in(robots, origin)
+        return not self._listed[prefix].isdisjoint(sitemap.ancestry)
 
-    async def _judge(self, prefix: str) -> _Judge | None:
-        """Return what decides about URLs that begin like this; None if nothing can."""
+    async def _judge_of(self, prefix: str) -> _Judge | None:
+        """Return what decides about URLs that begin with *prefix*; None if nothing can."""
         settings = self._lookup.settings
         obey_global = settings.obey_global_group
-        with suppress(CommandError):
-            robots = await self._file(Origin.from_url(prefix))
-            if robots.outcome is Outcome.RULES:
-                _, rules = robots.parsed.rules(self._chain, obey_global)
-                refusal = too_slow(
-                    robots.parsed, self._chain, obey_global, settings.max_delay
-                )
-                return _Judge(robots, rules, None if refusal is None else refusal.rule)
-            if robots.forbids:
-                return _Judge(
-                    robots, NO_RULES, Rule(0, "", False, robots.facts.setting or "")
-                )
-            if robots.outcome is Outcome.MISSING or robots.unrestricted:
-                return _Judge(robots, NO_RULES)
+        try:
+            robots = await self._robots_of(Origin.from_url(prefix))
+        except CommandError:
+            return None
+        if robots.outcome is Outcome.RULES:
+            _, rules = robots.parsed.rules(self._chain, obey_global)
+            refusal = too_slow(
+                robots.parsed, self._chain, obey_global, settings.max_delay
+            )
+            return _Judge(robots, rules, None if refusal is None else refusal.rule)
+        if robots.forbids:
+            setting = robots.facts.setting or ""
+            refusal_by_setting = Rule(0, "", False, setting)
+            return _Judge(robots, NO_RULES, refusal_by_setting)
+        if robots.outcome is Outcome.MISSING or robots.unrestricted:
+            return _Judge(robots, NO_RULES)
         return None
 
-    def _print(self, one: Sitemap) -> None:
-        self._urls += one.urls
-        self._read_files += one.kind is not None
-        self._by_rule.update(one.rules)
-        rules = [
-            {
-                "robots_url": robots_url,
-                "line": line or None,
-                "rule": rule,
-                "urls": count,
-            }
-            for (robots_url, line, rule), count in one.rules.most_common(_RULES)
-        ]
-        told, is_list = _remarks(one), one.kind not in (None, Kind.INDEX.value)
-        counts = _columns(one.urls, one.forbidden) if is_list else _columns("", "")
-        text = f"{'  ' * one.depth}{one.sitemap}{f'  ({told})' * bool(told)}"
-        fields = {**vars(one), "rules": rules}
-        del fields["line"]
+    def _add_to_totals(self, sitemap: Sitemap) -> None:
+        self._total_urls += sitemap.urls
+        if sitemap.kind is not None:
+            self._total_read += 1
+        self._total_by_rule.update(sitemap.rules)
+
+    def _print_sitemap(self, sitemap: Sitemap) -> None:
+        """Print a sitemap: indented by its depth in the tree, with its counts if it lists pages."""
+        rules = []
+        for place, url_count in sitemap.rules.most_common(_MAX_NAMED_RULES):
+            rules.append(
+                {
+                    "robots_url": place.robots_url,
+                    "line": place.line or None,
+                    "rule": place.rule,
+                    "urls": url_count,
+                }
+            )
+        fields = {**vars(sitemap), "rules": rules}
+        del fields["ancestry"]
+        counts = _count_cells("", "")
+        if sitemap.kind is not None and sitemap.kind != Kind.INDEX.value:
+            counts = _count_cells(sitemap.urls, sitemap.forbidden)
+        indent = "".ljust(2 * sitemap.depth)
+        remarks = _remarks(sitemap)
+        text = f"{indent}{sitemap.sitemap}"
+        if remarks:
+            text += f"  ({remarks})"
         self._task.output.put(fields, *counts, text)
         self._task.output.flush()
 
+    def _print_totals(self) -> None:
+        """Print the counts of all sitemaps, and the rules that forbid the most of their URLs."""
+        line = self._task.output.line
+        total_forbidden = sum(self._total_by_rule.values())
+        counts = _count_cells(self._total_urls, total_forbidden)
+        sitemaps_read = counted(self._total_read, "sitemap")
+        line(*counts, f"total in {sitemaps_read} that could be read")
+        for place, url_count in self._total_by_rule.most_common(_MAX_NAMED_RULES):
+            where = place.robots_url
+            if place.line:
+                where = f"line {place.line} of {where}"
+            counts = _count_cells("", url_count)
+            line(*counts, f"by {where}: {place.rule}")
 
-def _columns(*counts: int | str) -> list[str]:
-    return [f"{one:>10,}" if isinstance(one, int) else f"{one:>10}" for one in counts]
+
+def _sitemaps_in(robots: RobotsFile, base: str) -> list[str]:
+    """Return the URLs of the sitemaps that *robots* lists, each once; an invalid one as it stands.
+
+    :param base: what relative URLs are relative to
+    """
+    urls: dict[str, None] = {}
+    if robots.outcome is Outcome.RULES:
+        for value in robots.parsed.sitemaps:
+            url = value.strip()
+            with suppress(ValueError):
+                url = resolve_sitemap(url, base).url
+            urls[url] = None
+    return list(urls)
 
 
-def _remarks(one: Sitemap) -> str:
-    """Return what there is to say about a sitemap, besides its counts."""
-    notes = [
-        one.kind == Kind.INDEX.value and f"index of {counted(one.sitemaps, 'sitemap')}",
-        one.final_url != one.sitemap and f"redirects to {one.final_url}",
-        one.unjudged and f"{one.unjudged:,} not checked: robots.txt unavailable",
-        one.foreign
-        and f"{one.foreign:,} on hosts that do not list it, which a crawl leaves out",
-        one.invalid and f"{counted(one.invalid, 'entry', 'entries')} without a URL",
-        one.broken and f"{counted(one.broken, 'entry', 'entries')} with a damaged URL",
-        one.problem,
-    ]
-    return "; ".join(note for note in notes if note)
+def _listed_in(robots: RobotsFile, origin: Origin) -> set[str]:
+    """Return the URLs, without fragments, of the sitemaps that *robots*, of *origin*, lists."""
+    base = robots.facts.final_url or origin.robots_url
+    urls = set()
+    for _, resolved in listed_sitemaps(base, robots.parsed.sitemaps):
+        if resolved is not None:
+            urls.add(resolved.url.partition("#")[0])
+    return urls
+
+
+def _child_in(entry: SitemapEntry, encode: Encoder) -> str:
+    """Return the URL, without its fragment, of a sitemap that an entry of a sitemap index names;
+    ``ValueError`` if it names none."""
+    child = resolve_sitemap(str(entry.get("loc")), encode=encode)
+    return child.url.partition("#")[0]
+
+
+def _count_cells(*counts: int | str) -> list[str]:
+    """Return cells of a table, aligned on the right: numbers with commas, and headings as they are."""
+    cells = []
+    for count in counts:
+        text = count if isinstance(count, str) else f"{count:,}"
+        cells.append(text.rjust(_COUNT_WIDTH))
+    return cells
+
+
+def _remarks(sitemap: Sitemap) -> str:
+    """Return what there is to say about a sitemap, besides the counts in front of it."""
+    remarks = []
+    if sitemap.kind == Kind.INDEX.value:
+        remarks.append(f"index of {counted(sitemap.sitemaps, 'sitemap')}")
+    if sitemap.final_url != sitemap.sitemap:
+        remarks.append(f"redirects to {sitemap.final_url}")
+    if sitemap.unjudged:
+        remarks.append(f"{sitemap.unjudged:,} not checked: robots.txt unavailable")
+    if sitemap.foreign:
+        remarks.append(
+            f"{sitemap.foreign:,} on hosts that do not list it, which a crawl leaves out"
+        )
+    if sitemap.invalid:
+        entries = counted(sitemap.invalid, "entry", "entries")
+        remarks.append(f"{entries} without a URL")
+    if sitemap.broken:
+        entries = counted(sitemap.broken, "entry", "entries")
+        remarks.append(f"{entries} with a damaged URL")
+    if sitemap.problem:
+        remarks.append(sitemap.problem)
+    return "; ".join(remarks)

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class RobotsCommand(ScrapyCommand):
-    settings: Settings  # Scrapy sets it
+    """``scrapy robots``, found by Scrapy through an entry point in setup.cfg."""
 
-    # Data on standard output; the log only if asked for.
+    settings: Settings
+    """Scrapy sets it before it calls any of these methods."""
+
+    # Standard output has what was asked for, so the log is off unless --loglevel or --logfile asks for it.
     default_settings = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:
@@ -40,6 +43,8 @@ class RobotsCommand(ScrapyCommand):
             "2 wrong usage or input, 3 some robots.txt unreachable."
         )
 
+    # Scrapy calls these three in this order.
+
     def add_options(self, parser: ArgumentParser) -> None:
         from scrapy_rep.commands.options import add_options
 
@@ -51,7 +56,7 @@ class RobotsCommand(ScrapyCommand):
         from scrapy_rep.commands.output import WrongUsage, usage_error
 
         super().process_options(args, opts)
-        # It would turn our output into log messages.
+        # LOG_STDOUT would turn what the command prints into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
             # No spider is needed, so one that can't be imported must not matter.
@@ -65,7 +70,12 @@ class RobotsCommand(ScrapyCommand):
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.crawl import CrawlTask, set_up_logging, use_spider
         from scrapy_rep.commands.options import module_of
-        from scrapy_rep.commands.output import Status, WrongUsage, complain, usage_error
+        from scrapy_rep.commands.output import (
+            ExitStatus,
+            WrongUsage,
+            complain,
+            usage_error,
+        )
         from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import warn_of_unknown
 
@@ -76,9 +86,11 @@ class RobotsCommand(ScrapyCommand):
             set_up_logging(self.settings)
             warn_of_unknown(self.settings)
             task = CrawlTask(self, args, opts)
-            self.exitcode = task.run(getattr(import_module(module), action))
+            # A function of the action's name, such as lint() in commands/verdicts.py.
+            carry_out = getattr(import_module(module), action)
+            self.exitcode = task.run(carry_out)
         except WrongUsage as error:
             raise UsageError(usage_error(error, "scrapy")) from None
         except SettingsError as error:
             complain(error)
-            self.exitcode = Status.USAGE
+            self.exitcode = ExitStatus.USAGE

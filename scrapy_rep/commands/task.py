@@ -15,8 +15,8 @@ from w3lib.url import safe_url_string
 from scrapy_rep.commands.output import (
     CommandError,
     Ending,
+    ExitStatus,
     Output,
-    Status,
     WrongUsage,
     complain,
     gravest,
@@ -25,7 +25,8 @@ from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import comparable, path_of
-from scrapy_rep.protocol.syntax import GLOBAL, MAX_BYTES, chain, product_token
+from scrapy_rep.protocol.syntax import GLOBAL, chain, product_token
+from scrapy_rep.protocol.syntax import MAX_BYTES as MAX_ROBOTS_BYTES
 from scrapy_rep.text import warning_of_digits
 
 if TYPE_CHECKING:
@@ -35,22 +36,28 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
 
 STDIN = "-"
+"""As a name, among the arguments or of an option: standard input."""
 
-READ_BYTES = MAX_BYTES + 1
-"""Of a file. The last one tells whether the line before it is whole."""
+READ_BYTES = MAX_ROBOTS_BYTES + 1
+"""How much of a robots.txt file is read: what counts, and a byte more, which tells whether the last
+line that counts is whole."""
 
-# Bytes: longer lines of standard input are skipped.
-_MAX_LINE = 65_536
-# Bytes: a line this long is taken to have no end.
-_ENDLESS = 16 * 1024 * 1024
+# Bytes: longer lines of standard input are skipped, since no URL is that long.
+_MAX_INPUT_LINE = 65_536
 
-# What a path alone is put after, to read it as the URL that a crawl would request.
+# Bytes: standard input is given up at a line this long, which may have no end (/dev/zero).
+_MAX_READ_LINE = 16 * 1024 * 1024
+
+# A path alone is put after this to read it as a URL. Only the path counts: it goes to no host.
 _ANY_SITE = "http://host.invalid"
 
 _NOT_UTF8 = "not UTF-8: {!r}"
 
-# What looks like the beginning of a site's address, and what looks like it but is a file's name.
-_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
+# The beginning of a site's address without its scheme: names with dots, the last one of letters, as in
+# "www.example.com:8080/".
+_ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
+
+# What looks like a site's address by the pattern above, but ends as names of files do.
 _FILE_NAME = re.compile(
     r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z"
 )
@@ -59,44 +66,52 @@ Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
 
 Job = Callable[[Any], Awaitable[None]]
-"""Gets a :class:`~scrapy_rep.commands.crawl.Lookup`."""
+"""Work that fetches. It gets a :class:`~scrapy_rep.commands.crawl.Lookup`, which can't be named here, since
+its module imports Scrapy."""
 
 
 class Question(NamedTuple):
-    """A URL, and what it comes to when a crawl requests it."""
+    """A URL that the command is asked about, and what rules are compared with."""
 
     url: str
     """As given."""
     origin: Origin | None
     """None for a path alone."""
     path: str
-    """What is compared."""
+    """The part of the URL that rules are compared with, percent-encoded as a crawl requests it."""
     steps: list[tuple[str, str]]
     """How :attr:`path` came about: what was done, and the result."""
 
 
 class Task:
+    """One call of the command: its arguments and options, its output, and its exit status."""
+
     def __init__(self, arguments: Sequence[str], options: Namespace) -> None:
         """Raises ``WrongUsage`` for a wrong ``--agent``."""
         self.arguments = arguments
         self.options = options
         self.output = Output(json=options.json, csv=options.csv)
-        self.named = list(dict.fromkeys(map(_chain, options.agent)))
+        chains = map(_chain, options.agent)
+        self.named = list(dict.fromkeys(chains))  # each once, in order
         """The crawlers that ``--agent`` names."""
-        tokens = [token for crawler in self.named for token in crawler]
-        if warning := warning_of_digits(tokens):
-            complain(warning)
-        self.statuses: set[Status] = set()
-        """What was found: the gravest is the exit status."""
+        for crawler in self.named:
+            warning = warning_of_digits(crawler)
+            if warning:
+                complain(warning)
+                break
+        self.statuses: set[ExitStatus] = set()
+        """What the work on each URL or file came to. The gravest is the exit status."""
 
     @property
     def obey_global(self) -> bool:
-        """Whether a crawler without a group of its own obeys the ``*`` group."""
+        """Whether a crawler without a group of its own obeys the ``*`` group. In a project, settings decide
+        (``CrawlTask``)."""
         return True
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: a site that asks for a longer crawl delay is not crawled."""
+        """Seconds: a site that asks for a longer crawl delay is not crawled. None: there is no limit. In a
+        project, settings decide (``CrawlTask``)."""
         return None
 
     def run(self, action: Callable[[Task], None]) -> int:
@@ -111,21 +126,24 @@ class Task:
         return gravest(*self.statuses)
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
-        """Return the crawlers that are named; any crawler that no group names if none is.
+        """Return the crawlers that ``--agent`` names; if it names none, any crawler that no group names.
 
-        :param agents: the crawl's, if there is one
+        :param agents: how the crawl finds out its crawler's name; unused here, but see ``CrawlTask``
         """
         return self.named or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own."""
+        """Run *job* in a crawl of its own: ``CrawlTask`` can, without Scrapy it is ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"
         )
 
     @contextmanager
-    def going_on(self, where: str = "") -> Iterator[None]:
-        """Complain about a ``CommandError`` within, and go on."""
+    def reporting_errors(self, where: str = "") -> Iterator[None]:
+        """Complain about a ``CommandError`` that is raised within, and go on behind it.
+
+        :param where: goes before the message, such as the URL of a file
+        """
         try:
             yield
         except CommandError as error:
@@ -133,137 +151,161 @@ class Task:
             self.statuses.add(error.status)
 
     def urls(self) -> Iterator[str]:
-        """Yield each URL. Reads standard input, one URL a line, for ``-``, and for no arguments
-        unless it is a terminal, or a file that an option names."""
+        """Yield each URL that is given. Reads standard input, one URL a line, for the argument ``-``;
+        and if there are no arguments, unless standard input is a terminal, or is the file that an
+        option names."""
+        files = [self.options.file]
+        if self.options.compare is not None:
+            files += self.options.compare
+        is_stdin_a_file = STDIN in files
         arguments = self.arguments
-        is_taken = STDIN in (self.options.file, *(self.options.compare or ()))
-        if is_taken and STDIN in arguments:
+        if is_stdin_a_file and STDIN in arguments:
             raise WrongUsage("standard input can be read only once")
-        if (
-            not arguments
-            and not is_taken
-            and sys.stdin is not None
-            and not sys.stdin.isatty()
-        ):
+        if not arguments and not is_stdin_a_file and _is_input_piped():
             arguments = [STDIN]
         for argument in arguments:
             if argument == STDIN:
-                yield from self._lines()
+                yield from self._lines_of_stdin()
             else:
                 yield argument
 
     def questions(
-        self, *, of_file: bool = False, needs_one: bool = True
+        self,
+        *,
+        of_file: bool = False,
+        needs_one: bool = True,
     ) -> Iterator[Question]:
-        """Yield what each URL comes to. Complains about invalid ones.
+        """Yield a question about each URL that is given. Complains about invalid ones.
 
-        :param of_file: a file is asked, so a path alone will do
-        :param needs_one: raise ``WrongUsage`` if there is no URL
+        :param of_file: whether a file answers them, so that a path alone will do
+        :param needs_one: whether no URL at all is ``WrongUsage``
         """
-        is_empty = True
+        has_urls = False
         for url in self.urls():
-            is_empty = False
-            with self.going_on():
-                yield _question_of_file(url) if of_file else question(url)
-        if not (is_empty and needs_one):
+            has_urls = True
+            with self.reporting_errors():
+                yield _question_about_file(url) if of_file else question_about(url)
+        if has_urls or not needs_one:
             return
         if not (of_file and self.options.agents_known):
             raise WrongUsage("no URL given")
-        yield _question_of_file("/")
+        # --agents-known is also about a whole file: whether each crawler may fetch the home page.
+        yield _question_about_file("/")
 
-    def _lines(self) -> Iterator[str]:
+    def _lines_of_stdin(self) -> Iterator[str]:
         """Yield the lines of standard input that aren't empty. Complains about long ones."""
-        while sys.stdin is not None and (line := sys.stdin.buffer.readline(_ENDLESS)):
-            if len(line) == _ENDLESS:
+        if sys.stdin is None:
+            return
+        while line := sys.stdin.buffer.readline(_MAX_READ_LINE):
+            if len(line) == _MAX_READ_LINE:
                 raise WrongUsage("standard input: a line has no end")
-            if len(line) > _MAX_LINE:
+            if len(line) > _MAX_INPUT_LINE:
                 start = line[:80].decode("utf-8", "replace")
-                complain(f"longer than {_MAX_LINE:,} bytes, so not read: {start}…")
-                self.statuses.add(Status.USAGE)
-            # What is not UTF-8 becomes surrogates, as in arguments.
-            elif line := line.removeprefix(b"\xef\xbb\xbf").strip():
+                complain(
+                    f"longer than {_MAX_INPUT_LINE:,} bytes, so not read: {start}…"
+                )
+                self.statuses.add(ExitStatus.USAGE)
+                continue
+            line = line.removeprefix(b"\xef\xbb\xbf").strip()
+            if line:
+                # Bytes that are not UTF-8 become surrogates, as Python does with arguments.
                 yield line.decode("utf-8", "surrogateescape")
 
     def read_each(
-        self, names: Sequence[str], use: Callable[[RobotsFile], None]
+        self,
+        names: Sequence[str],
+        use: Callable[[RobotsFile], None],
     ) -> None:
-        """Call *use* with each file, or each URL's robots.txt; complain about unreadable ones."""
-        origins: dict[Origin, None] = {}
+        """Call *use* with each file, then with the robots.txt of each origin. Complains about those
+        that can't be read.
+
+        :param names: of files, or URLs whose origins are meant
+        """
         if list(names).count(STDIN) > 1:
             raise WrongUsage("standard input can be read only once")
+        origins: dict[Origin, None] = {}
+        for name in names:
+            with self.reporting_errors():
+                if "://" in name:
+                    origins[origin_of_url(name)] = None
+                else:
+                    body = read_file(name, READ_BYTES)
+                    use(RobotsFile(Outcome.RULES, body, Facts(file=name)))
 
         async def job(lookup: Any) -> None:
             for origin in origins:
-                with self.going_on(f"{origin.robots_url}: "):
+                with self.reporting_errors(f"{origin.robots_url}: "):
                     use(await lookup.now(origin))
 
-        for name in names:
-            with self.going_on():
-                if "://" in name:
-                    origins[origin_of(name)] = None
-                else:
-                    use(
-                        RobotsFile(
-                            Outcome.RULES, read_file(name, READ_BYTES), Facts(file=name)
-                        )
-                    )
         if origins:
             self.crawl(job)
 
 
+def _is_input_piped() -> bool:
+    """Return whether standard input is something else than a terminal, or closed."""
+    return sys.stdin is not None and not sys.stdin.isatty()
+
+
 def _chain(value: str) -> Chain:
     """Return the chain that an ``--agent`` names, or raise ``WrongUsage``."""
+    if value == GLOBAL:  # any crawler that no group names
+        return (GLOBAL,)
     try:
-        # "*" is any crawler that no group names.
-        return (GLOBAL,) if value == GLOBAL else chain(value)
+        return chain(value)
     except ValueError:
         token = product_token(value)
+        hint = f"; did you mean {token}?" if token else ""
         raise WrongUsage(
             f"--agent is {value!r}, but must be a product token such as FooBot (letters, - and _), "
-            f"or several joined by commas{f'; did you mean {token}?' if token else ''}"
+            f"or several joined by commas{hint}"
         ) from None
 
 
-def question(url: str) -> Question:
-    """Return what *url* comes to in a crawl, or raise ``CommandError``."""
+def question_about(url: str) -> Question:
+    """Return the question that *url* asks of its site's robots.txt, or raise ``CommandError``."""
     try:
         Origin.from_url(url)  # its errors say more than those of what follows
         requested = safe_url_string(url)
-        origin, path = Origin.from_url(requested), path_of(requested)
+        origin = Origin.from_url(requested)
+        path = path_of(requested)
     except UnicodeEncodeError:
         raise CommandError(_NOT_UTF8.format(url)) from None
     except ValueError as error:
-        hint = ""
-        if url.startswith("/"):
-            hint = " (a path alone takes --file)"
-        elif address := _address_in(url):
-            hint = f"; did you mean {address}?"
-        elif "://" not in url:
-            hint = " (try https://…)"
-        raise CommandError(f"{error}{hint}") from None
+        raise CommandError(f"{error}{_hint_about(url)}") from None
     compared = comparable(path)
     steps = [("requested", requested), ("path", path), ("compared", compared)]
     return Question(url, origin, compared, steps)
 
 
-def _question_of_file(url: str) -> Question:
-    """Return the same for a URL or a path that a file is asked about."""
+def _hint_about(text: str) -> str:
+    """Return what may have been meant by *text*, which is no URL; "" if it can't be told."""
+    if text.startswith("/"):
+        return " (a path alone takes --file)"
+    address = _address_in(text)
+    if address:
+        return f"; did you mean {address}?"
+    return "" if "://" in text else " (try https://…)"
+
+
+def _question_about_file(url: str) -> Question:
+    """Return the question that *url*, or a path alone, asks of a file, or raise ``CommandError``."""
     try:
         url.encode()
     except UnicodeEncodeError:
         raise CommandError(_NOT_UTF8.format(url)) from None
     if url.startswith("/"):
-        _, _, compared, [_, *steps] = question(_ANY_SITE + url)
-        return Question(url, None, compared, steps)
+        question = question_about(_ANY_SITE + url)
+        # The first step names the URL that is requested: here, one that was made up.
+        return Question(url, None, question.path, question.steps[1:])
     if ":" not in url.partition("/")[0]:
         meant = _address_in(url) or f"/{url}"
         raise CommandError(f"neither a URL nor a path: {url!r}; did you mean {meant}?")
-    return question(url)
+    return question_about(url)
 
 
-def origin_of(url: str) -> Origin:
+def origin_of_url(url: str) -> Origin:
     """Return the origin of a URL that names a site, or raise ``CommandError``."""
-    origin = question(url).origin
+    origin = question_about(url).origin
     assert origin is not None  # only a path alone has none
     return origin
 
@@ -278,16 +320,22 @@ def read_file(name: str, limit: int) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(limit)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        hint = ""
         address = _address_in(name)
-        is_site = address and isinstance(error, FileNotFoundError)
-        site = address.split("/")[2] if is_site else ""
-        hint = f"; did you mean https://{site}/robots.txt?" if site else ""
+        if address and isinstance(error, FileNotFoundError):
+            host = address.split("/")[2]
+            hint = f"; did you mean https://{host}/robots.txt?"
         why = getattr(error, "strerror", "") or error
         raise CommandError(f"{name!r}: {why}{hint}") from None
 
 
 def _address_in(text: str) -> str:
-    """Return the URL that somebody means who leaves its scheme out; "" if *text* is no such thing."""
-    host = _HOST.match(text)
-    is_file = host is None or (host.end() == len(text) and _FILE_NAME.search(text))
-    return "" if is_file else f"https://{text}"
+    """Return the URL that somebody means by *text* who leaves its scheme out; "" if *text* doesn't look
+    like a site's address."""
+    host = _ADDRESS_START.match(text)
+    if host is None:
+        return ""
+    is_host_alone = host.end() == len(text)
+    if is_host_alone and _FILE_NAME.search(text):
+        return ""
+    return f"https://{text}"

@@ -7,21 +7,27 @@ from __future__ import annotations
 from collections import Counter, deque
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.commands.findings import print_findings
-from scrapy_rep.commands.output import Status, WrongUsage, complain
+from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain
 from scrapy_rep.commands.task import READ_BYTES, STDIN, read_file
-from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, OF_CHAIN, Crawler, about_known
-from scrapy_rep.inspection.explanation import STDIN as STDIN_IN_WORDS
+from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, OF_CHAIN, about_known
 from scrapy_rep.inspection.explanation import (
+    STDIN_IN_WORDS,
     Explanation,
     Facts,
     RobotsFile,
     facts_line,
     in_words,
 )
-from scrapy_rep.inspection.findings import NOTE, SEVERITIES, finding, some
+from scrapy_rep.inspection.findings import (
+    NOTE,
+    SEVERITIES,
+    Finding,
+    finding,
+    first_few,
+)
 from scrapy_rep.inspection.lint import lint as findings_in
 from scrapy_rep.inspection.lint import rows
 from scrapy_rep.preferences.lint import usage_findings
@@ -35,14 +41,16 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.task import Chain, Question, Task
     from scrapy_rep.protocol import Origin
 
-# A file may name a hundred thousand agents, and is read once for each.
+# Of the agents that a file names, only the first thousand are asked about: there may be a hundred
+# thousand, and the file is read once for each.
 _MAX_AGENTS = 1000
 
-_WIDEST = len("unreachable")
+# Columns of the first cell of each line: "unreachable" is the longest verdict.
+_VERDICT_WIDTH = len("unreachable")
 
-# In a table of known crawlers.
-_WIDEST_OPERATOR = max(len(crawler.operator) for crawler in KNOWN)
-_WIDEST_PURPOSE = max(len(crawler.purpose) for crawler in KNOWN)
+# Columns of two further cells, with --agents-known.
+_OPERATOR_WIDTH = max(len(crawler.operator) for crawler in KNOWN)
+_PURPOSE_WIDTH = max(len(crawler.purpose) for crawler in KNOWN)
 
 _ABOUT_KNOWN = (
     f"crawlers known on {AS_OF}; --csv and --json name the page that documents each"
@@ -65,37 +73,51 @@ _CSV_FIELDS = (
 def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
     """Return the agents *asked* about, those that files name, and ``*``, each once. If files name
     too many, only the first count."""
-    named = {token.lower(): token for file in robots for token in file.outline.tokens()}
-    if len(named) > _MAX_AGENTS:
+    names: dict[str, str] = {}  # as the files spell them, by their lower case
+    for file in robots:
+        for token in file.outline.tokens():
+            names[token.lower()] = token
+    if len(names) > _MAX_AGENTS:
         complain(
-            f"only the first {_MAX_AGENTS:,} of {len(named):,} agents are asked about"
+            f"only the first {_MAX_AGENTS:,} of {len(names):,} agents are asked about"
         )
-    chosen = [token for token in named.values() if token != GLOBAL][:_MAX_AGENTS]
-    return list(dict.fromkeys([*asked, *((token,) for token in [*chosen, GLOBAL])]))
+    tokens = [name for name in names.values() if name != GLOBAL]
+    chains: list[Chain] = list(asked)
+    for token in tokens[:_MAX_AGENTS]:
+        chains.append((token,))
+    chains.append((GLOBAL,))
+    return list(dict.fromkeys(chains))
 
 
 def asked_of(
-    task: Task, files: Iterable[RobotsFile], named: list[Chain]
+    task: Task,
+    files: Iterable[RobotsFile],
+    default: list[Chain],
 ) -> list[Chain]:
-    """Return the agents that *task* asks about: those *named* and, with these options, known ones and
-    those that *files* name."""
+    """Return the agents that *task* asks about: the known ones for ``--agents-known``, those that *files*
+    name for ``--agents-of-file``, and *default* without these options."""
     options = task.options
-    chains = list(named)
+    chains = default
     if options.agents_known:
-        chains = [*task.named, *(crawler.chain for crawler in KNOWN)]
+        chains = list(task.named)
+        for crawler in KNOWN:
+            chains.append(crawler.chain)
     if options.agents_of_file:
         chains = agents_of(files, chains if options.agents_known else task.named)
     return list(dict.fromkeys(chains))
 
 
 def decide(task: Task) -> None:
-    options, output = task.options, task.output
+    """Print the verdict on each URL: what the command does without an option that asks for another
+    action."""
+    options = task.options
+    output = task.output
     if options.csv:
         output.csv(_csv_fields(task))
     if options.file is None:
-        totals = _by_sites(task)
+        totals = _decide_by_sites(task)
     else:
-        totals = _by_file(task)
+        totals = _decide_by_file(task)
     if not totals:
         return
     names_agents = task.named or options.agents_of_file or options.spider
@@ -103,151 +125,227 @@ def decide(task: Task) -> None:
         output.line(f"# {_ABOUT_KNOWN}")
     elif options.file is not None and not names_agents:
         output.line(f"# {_NO_AGENT}")
-    counts = [f"{count:,} {verdict}" for verdict, count in sorted(totals.items())]
-    output.line(f"# {', '.join(counts)}")
+    counts = []
+    for verdict in sorted(totals):
+        counts.append(f"{totals[verdict]:,} {verdict}")
+    line = ", ".join(counts)
+    output.line(f"# {line}")
 
 
-def _by_file(task: Task) -> Counter[str]:
+def _decide_by_file(task: Task) -> Counter[str]:
+    """Print the verdicts of the file that ``--file`` names. Return how often it gives each verdict."""
     name = task.options.file
-    robots = RobotsFile(
-        Outcome.RULES, cut(read_file(name, READ_BYTES)), Facts(file=name)
-    )
-    return _print(task, robots, task.agents(), task.questions(of_file=True))
+    body = cut(read_file(name, READ_BYTES))
+    robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
+    questions = task.questions(of_file=True)
+    return _print_verdicts(task, robots, task.agents(), questions)
 
 
-def _by_sites(task: Task) -> Counter[str]:
-    """Print verdicts in the order of the URLs, each as soon as all before it are known."""
+class _Run(NamedTuple):
+    """Questions that follow one another, all about the same origin."""
+
+    origin: Origin
+    questions: list[Question]
+
+
+def _decide_by_sites(task: Task) -> Counter[str]:
+    """Print the verdict of each URL's own robots.txt, in the order of the URLs, each as soon as all
+    before it are known. Return how often each verdict was given."""
     totals: Counter[str] = Counter()
-    runs: deque[tuple[Origin, list[Question]]] = deque()
-    for origin, run in groupby(task.questions(), attrgetter("origin")):
-        runs.append((origin, list(run)))
-    left = Counter(origin for origin, _ in runs)
+    runs: deque[_Run] = deque()
+    for origin, questions in groupby(task.questions(), attrgetter("origin")):
+        runs.append(_Run(origin, list(questions)))
+    if not runs:
+        return totals
+    runs_left = Counter(run.origin for run in runs)
 
     async def job(lookup: Lookup) -> None:
         agents = task.agents(lookup.origins.agents)
         files: dict[Origin, RobotsFile] = {}
-        async for new, robots in lookup.each(list(left)):
-            files[new] = robots
+        async for fetched_origin, robots in lookup.each(list(runs_left)):
+            files[fetched_origin] = robots
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
-            while runs and (origin := runs[0][0]) in files:
-                totals.update(_print(task, files[origin], agents, runs.popleft()[1]))
-                left[origin] -= 1
-                if not left[origin]:
+            # Origins come in the order of their first runs, but there may be other runs between.
+            while runs and runs[0].origin in files:
+                origin, questions = runs.popleft()
+                counts = _print_verdicts(task, files[origin], agents, questions)
+                totals.update(counts)
+                runs_left[origin] -= 1
+                if runs_left[origin] == 0:
                     del files[origin]
             task.output.flush()
 
-    if runs:
-        task.crawl(job)
+    task.crawl(job)
     return totals
 
 
-def _print(
-    task: Task, robots: RobotsFile, agents: list[Chain], asked: Iterable[Question]
+def _print_verdicts(
+    task: Task,
+    robots: RobotsFile,
+    agents: list[Chain],
+    questions: Iterable[Question],
 ) -> Counter[str]:
-    """Print what *robots* says about URLs to each agent. Return how often it says what."""
-    options, totals = task.options, Counter[str]()
+    """Print what *robots* says about URLs to each agent; with ``--show``, then the file itself. Return
+    how often it gives each verdict."""
+    totals: Counter[str] = Counter()
+    decisive_lines: dict[int, _DecisiveLine] = {}
     agents = asked_of(task, [robots], agents)
-    columns = max(len(name_of(task, chain)) for chain in agents)
-    decided: dict[int, list[str]] = {}
+    names = [name_of(task, chain) for chain in agents]
+    agent_width = max(map(len, names))
+    # These properties are read outside of the loop, which may run a million times.
     obey_global = task.obey_global
-    for url, _, path, steps in asked:
+    max_delay = task.max_delay
+    for question in questions:
         for chain in agents:
             explanation = robots.explain(
-                url,
-                path,
+                question.url,
+                question.path,
                 chain,
                 obey_global=obey_global,
-                max_delay=task.max_delay,
-                steps=steps,
+                max_delay=max_delay,
+                steps=question.steps,
             )
             totals[explanation.verdict] += 1
-            if not explanation.allowed or explanation.unreachable:
-                task.statuses.add(
-                    Status.UNREACHABLE if explanation.unreachable else Status.FOUND
-                )
-            _print_verdict(task, explanation, columns)
+            if explanation.unreachable:
+                task.statuses.add(ExitStatus.UNREACHABLE)
+            elif not explanation.allowed:
+                task.statuses.add(ExitStatus.FOUND)
+            _print_verdict(task, explanation, agent_width)
             rule = explanation.decision.rule
-            if options.show and rule is not None:
-                decided.setdefault(rule.line, [explanation.verdict]).append(url)
-    if options.show and robots.outcome is Outcome.RULES:
-        _show(task, robots, decided)
+            if task.options.show and rule is not None:
+                decisive_line = decisive_lines.get(rule.line)
+                if decisive_line is None:
+                    decisive_line = _DecisiveLine(explanation.verdict, [])
+                    decisive_lines[rule.line] = decisive_line
+                decisive_line.urls.append(question.url)
+    if task.options.show and robots.outcome is Outcome.RULES:
+        _print_file(task, robots, decisive_lines)
     return totals
 
 
-def _print_verdict(task: Task, explanation: Explanation, columns: int) -> None:
-    """Print a verdict, the agent in *columns*."""
-    options, output = task.options, task.output
-    agent = name_of(task, explanation.chain)
-    if options.json or options.csv:
-        data = explanation.as_dict()
-        if options.agents_known:
-            data |= about_known(OF_CHAIN.get(explanation.chain))
+class _DecisiveLine(NamedTuple):
+    """What a line of a robots.txt has decided."""
+
+    verdict: str
+    urls: list[str]
+
+
+def _print_verdict(task: Task, explanation: Explanation, agent_width: int) -> None:
+    """Print a verdict in the form that the options ask for.
+
+    :param agent_width: columns that the longest name of an agent takes
+    """
+    options = task.options
     if options.json:
-        output.put({**data, **explanation.how()} if options.explain else data)
+        data = _as_data(task, explanation)
+        if options.explain:
+            data.update(explanation.how())
+        task.output.put(data)
     elif options.csv:
-        data |= {"agent": agent, "robots_url": data["robots_url"] or data["file"]}
-        output.csv(data[name] for name in _csv_fields(task))
+        data = _as_data(task, explanation)
+        data["agent"] = name_of(task, explanation.chain)
+        data["robots_url"] = data["robots_url"] or data["file"]
+        cells = [data[name] for name in _csv_fields(task)]
+        task.output.csv(cells)
     elif options.explain:
-        output.line(explanation.verdict, explanation.answer)
+        task.output.line(explanation.verdict, explanation.answer)
         for sentence in explanation.sentences():
-            output.line(f"  {sentence}")
-        output.line("")
+            task.output.line(f"  {sentence}")
+        task.output.line("")
     else:
-        cells = [explanation.verdict.ljust(_WIDEST), agent.ljust(columns)]
-        why = explanation.why
-        if options.agents_known:
-            known = OF_CHAIN.get(explanation.chain)
-            cells += _about(known)
-            if known is not None and known.note:
-                why += f" ({known.note})"
-        output.line(*cells, explanation.url, why)
+        _print_row(task, explanation, agent_width)
+
+
+def _as_data(task: Task, explanation: Explanation) -> dict[str, object]:
+    """Return a verdict as JSON and CSV have it, with ``--agents-known`` also what is known of the
+    crawler."""
+    data = explanation.as_dict()
+    if task.options.agents_known:
+        data.update(about_known(OF_CHAIN.get(explanation.chain)))
+    return data
+
+
+def _print_row(task: Task, explanation: Explanation, agent_width: int) -> None:
+    """Print a verdict as a line of the table for people."""
+    agent = name_of(task, explanation.chain)
+    cells = [explanation.verdict.ljust(_VERDICT_WIDTH), agent.ljust(agent_width)]
+    why = explanation.why
+    if task.options.agents_known:
+        operator = ""
+        purpose = ""
+        crawler = OF_CHAIN.get(explanation.chain)
+        if crawler is not None:
+            operator = crawler.operator
+            purpose = crawler.purpose
+            if crawler.note:
+                why += f" ({crawler.note})"
+        cells.append(operator.ljust(_OPERATOR_WIDTH))
+        cells.append(purpose.ljust(_PURPOSE_WIDTH))
+    task.output.line(*cells, explanation.url, why)
 
 
 def name_of(task: Task, chain: Chain) -> str:
-    """Return what a crawler is called: a known one by its own token alone."""
-    known = OF_CHAIN.get(chain) if task.options.agents_known else None
-    return in_words(chain) if known is None else known.name
-
-
-def _about(known: Crawler | None) -> list[str]:
-    """Return cells about a crawler."""
-    operator, purpose = ("", "") if known is None else (known.operator, known.purpose)
-    return [operator.ljust(_WIDEST_OPERATOR), purpose.ljust(_WIDEST_PURPOSE)]
+    """Return what the crawler with these tokens is called: with ``--agents-known``, a known one by its
+    own token alone, without the fallbacks."""
+    if task.options.agents_known:
+        crawler = OF_CHAIN.get(chain)
+        if crawler is not None:
+            return crawler.name
+    return in_words(chain)
 
 
 def _csv_fields(task: Task) -> list[str]:
-    return [*_CSV_FIELDS, *(about_known(None) if task.options.agents_known else ())]
+    """Return the names of the columns of ``--csv``."""
+    fields = list(_CSV_FIELDS)
+    if task.options.agents_known:
+        fields += about_known(None)
+    return fields
 
 
-def _show(task: Task, robots: RobotsFile, decided: dict[int, list[str]]) -> None:
-    """Print a file, with the lines marked that decided: *decided* has the verdict and the URLs."""
+def _print_file(
+    task: Task,
+    robots: RobotsFile,
+    decisive_lines: dict[int, _DecisiveLine],
+) -> None:
+    """Print a file for ``--show``: each line with its number, those that decided marked, with the
+    verdict and the URLs behind them."""
     for number, row in enumerate(rows(cut(robots.body).rstrip(b"\r\n")), 1):
         text = row.decode("utf-8", "backslashreplace").expandtabs()
-        verdict, *urls = decided.get(number, [""])
-        if urls:
-            text += f"  <- {verdict}: {some(list(dict.fromkeys(urls)))}"
-        task.output.line(f"{'>' if urls else ' '}{number:5}", text)
+        mark = " "
+        decisive_line = decisive_lines.get(number)
+        if decisive_line is not None:
+            mark = ">"
+            urls = dict.fromkeys(decisive_line.urls)  # each once
+            shown_urls = first_few(list(urls))
+            text += f"  <- {decisive_line.verdict}: {shown_urls}"
+        task.output.line(f"{mark}{number:5}", text)
 
 
 # -- lint ------------------------------------------------------------------------------------
 
 
 def lint(task: Task) -> None:
+    """Carry out ``--lint``: print the likely mistakes in each file, or in each URL's robots.txt."""
     if not task.arguments:
         raise WrongUsage("--lint needs a URL, a file, or - for standard input")
-    failing = SEVERITIES[: SEVERITIES.index(task.options.fail_on or NOTE) + 1]
-    output = task.output
+    least = SEVERITIES.index(task.options.fail_on or NOTE)
+    failing_severities = SEVERITIES[: least + 1]  # SEVERITIES begins with the gravest
 
     def show(robots: RobotsFile) -> None:
-        name, url = str(robots.facts.file), robots.facts.robots_url
-        source = STDIN_IN_WORDS if name == STDIN else name
-        findings = [finding(None, "no-file", answer=robots.answer)]
-        if robots.outcome is not Outcome.MISSING:
-            findings = findings_in(robots.body, robots_url=url, also=[usage_findings])
-        if any(item.severity in failing for item in findings):
-            task.statuses.add(Status.FOUND)
-        print_findings(output, source, findings)
-        output.flush()
+        name = str(robots.facts.file)
+        findings = _findings_about(robots)
+        if any(item.severity in failing_severities for item in findings):
+            task.statuses.add(ExitStatus.FOUND)
+        print_findings(task.output, STDIN_IN_WORDS if name == STDIN else name, findings)
+        task.output.flush()
 
     task.read_each(task.arguments, show)
+
+
+def _findings_about(robots: RobotsFile) -> list[Finding]:
+    """Return the likely mistakes in *robots*; if there is no file, a note that says so."""
+    if robots.outcome is Outcome.MISSING:
+        return [finding(None, "no-file", answer=robots.answer)]
+    url = robots.facts.robots_url
+    return findings_in(robots.body, robots_url=url, also=[usage_findings])

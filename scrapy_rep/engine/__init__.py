@@ -1,1 +1,2 @@
-"""Scrapy, Twisted and logging, as the package needs them. Nothing here knows robots.txt."""
+"""Scrapy, Twisted and logging, as the package needs them. Nothing here knows
+robots.txt."""

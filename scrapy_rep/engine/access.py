@@ -1,12 +1,15 @@
-"""Scrapy's engine: how a crawl begins and ends, its download slots and its signals. The one place
-that uses undocumented names of the engine, where documented ones don't do.
-`tests/engine/test_scrapy_private.py` fails when one goes away.
+"""Scrapy's engine: how a crawl begins and ends, its download slots and its signals.
+Undocumented names of the engine are used in this module only, where documented ones
+don't do. `tests/engine/test_scrapy_private.py` fails when one of these names goes away.
 
-Someone may be waiting for a crawl (``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``). A
-wrong setting ends it before anything is fetched, with one sentence in the log and no traceback.
+The beginning: with a wrong setting, the crawl ends before anything is fetched, with one
+sentence in the log and no traceback (:class:`StopAtStart`). Somebody may be waiting for
+the crawl, in ``scrapy shell``, ``fetch``, ``view``, ``parse`` and ``check``
+(:func:`is_interactive`).
 
-It ends in steps. Scrapy sends no signal before it closes the scheduler, so this wraps
-``close_spider_async``, which every way to close goes through.
+The end: Scrapy sends no signal before it closes the scheduler. :class:`Closing` stands
+in for ``close_spider_async``, which every way to close goes through, and first does our
+own last work.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from enum import IntEnum
 from heapq import nlargest
-from operator import itemgetter
-from typing import Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
-from scrapy.core import downloader as scrapys
+from scrapy.core import downloader as downloader_module
 from scrapy.core.engine import ExecutionEngine
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
@@ -31,7 +34,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 from scrapy.spiders import CrawlSpider
 from scrapy.utils import httpobj
-from scrapy.utils import request as of_requests
+from scrapy.utils import request as request_utils
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred, DeferredLock, succeed
@@ -42,38 +45,55 @@ from scrapy_rep.engine.timers import pause
 
 logger = get_logger(__name__)
 
-META_KEY = "download_slot"
+SLOT_KEY = "download_slot"
+"""The meta key by which Scrapy has the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
-"""In the meta of a request for a file of ours: what downloads it, see :meth:`EngineAccess.hand_over`."""
+"""In the meta of a request for a file of ours: what downloads it, see
+:meth:`EngineAccess.hand_over`."""
 
-# The clock of Slot.lastseen; time.time in older Scrapy.
-_clock = time.monotonic if hasattr(scrapys, "monotonic") else time.time
+# The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
+_clock = time.time
+if hasattr(downloader_module, "monotonic"):
+    _clock = time.monotonic
 
-# What randomizes a slot's delay: a fraction; in older Scrapy a bool, which means 0.5.
-_JITTER = "jitter" if hasattr(scrapys.Slot, "jitter") else "randomize_delay"
+# The attribute of a slot that randomizes its delay: a fraction. In older Scrapy it is a
+# bool; True means the fraction 0.5.
+_JITTER = "randomize_delay"
+if hasattr(downloader_module.Slot, "jitter"):
+    _JITTER = "jitter"
+_JITTER_OF_TRUE = 0.5
 
-# What Scrapy keeps of each request that it has seen: nothing breaks if these go away.
+# Where Scrapy keeps something of each request that it has seen. Nothing breaks if these
+# go away.
 _CACHES: list[Any] = [
     getattr(httpobj, "_urlparse_cache", {}),
-    getattr(of_requests, "_fingerprint_cache", {}),
+    getattr(request_utils, "_fingerprint_cache", {}),
 ]
 
-# Origins and agents of a slot whose delays are remembered, the longest. A delay of another counts once
-# it is requested again.
-_MAX_ORIGINS = 100
+# A download slot may serve several origins and agents. The longest of their crawl
+# delays are remembered, at most so many. A delay that was dropped counts again once its
+# origin is requested again.
+_MAX_DELAYS = 100
 
 Chain = tuple[str, ...]
-# Packages whose middlewares are known to make nothing else of a refusal.
-_KNOWN = {"scrapy", "scrapy_rep"}
+"""An agent: the names by which it looks for its rules in a robots.txt, in this
+order."""
 
-REASON = "rep_settings_error"
-"""The crawl's ``finish_reason``."""
+# Packages whose middlewares are known to let a refused request fail, and do nothing
+# else with it.
+_HARMLESS_PACKAGES = {"scrapy", "scrapy_rep"}
 
-# Seconds between checks whether the engine runs.
-_START_SECONDS = 0.01
-# Someone waits there: nothing is held, no sitemaps are crawled. `scrapy robots` crawls nothing.
-_COMMANDS = ("scrapy.commands.", "scrapy_rep.commands.")
+_FINISH_REASON = "rep_settings_error"
+"""The crawl's ``finish_reason`` if a setting is wrong."""
+
+# Seconds between checks whether the engine runs: short, since somebody waits for the
+# crawl's end.
+_START_CHECK_SECONDS = 0.01
+
+# Modules with the commands for whose crawl somebody waits: nothing is held in these,
+# and no sitemaps are crawled. (`scrapy robots` crawls nothing.)
+_COMMAND_MODULES = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
 def concurrency_of(crawler: Crawler) -> int:
@@ -82,10 +102,11 @@ def concurrency_of(crawler: Crawler) -> int:
 
 
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
-    """Call *start*, a method whose object lives as long as the crawl, when the spider opens; at once if it
-    has: for a command's, while its crawl runs."""
+    """Call *start* when the spider opens; at once if it has opened, as for a command
+    that makes its parts while its crawl runs. *start* is a method whose object lives as
+    long as the crawl."""
     engine = None
-    with suppress(RuntimeError):  # in newer Scrapy, if there is none so far
+    with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
     if engine is None:
         crawler.signals.connect(start, signals.spider_opened)
@@ -94,18 +115,25 @@ def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
 
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``, which makes middlewares before the spider. Ask only then."""
+    """Whether this is ``scrapy shell``, which makes its middlewares before its spider.
+    So the answer is right only while the middlewares are made."""
     return crawler.spider is None
 
 
 def is_interactive(crawler: Crawler) -> bool:
-    """Whether this is one of these commands, which put their own start() into the spider's class."""
+    """Whether this is the crawl of a command that somebody waits for: ``scrapy shell``,
+    ``fetch``, ``view``, ``parse`` or ``check``. All but the shell put a start() of
+    theirs into the spider's class."""
+    if in_shell(crawler):
+        return True
     start = getattr(crawler.spidercls, "start", None)
-    return in_shell(crawler) or getattr(start, "__module__", "").startswith(_COMMANDS)
+    module_name = getattr(start, "__module__", "")
+    return module_name.startswith(_COMMAND_MODULES)
 
 
 class StopAtStart:
-    """Replaces the middleware and refuses everything until the crawl ends."""
+    """Takes the place of :class:`~scrapy_rep.RepMiddleware` if a setting is wrong:
+    refuses all requests, and ends the crawl."""
 
     def __init__(self, crawler: Crawler, message: str) -> None:
         self._crawler = crawler
@@ -115,95 +143,128 @@ class StopAtStart:
         crawler.signals.connect(self._engine_stopped, signals.engine_stopped)
 
     def process_request(self, request: Request) -> None:
-        # The shell doesn't show an IgnoreRequest.
-        raise (ValueError if self._in_shell else IgnoreRequest)(self._message)
+        """Refuse *request*, with the message about the wrong setting."""
+        if self._in_shell:  # which doesn't show an IgnoreRequest
+            raise ValueError(self._message)
+        raise IgnoreRequest(self._message)
 
     def _engine_started(self, **_: Any) -> None:
-        extra = {"spider": self._crawler.spider}
+        """Log the message about the wrong setting, and begin to end the crawl."""
         logger.error(
-            "%(message)s The crawl ends.", {"message": self._message}, extra=extra
+            "%(message)s The crawl ends.",
+            {"message": self._message},
+            extra={"spider": self._crawler.spider},
         )
-        if not self._in_shell:  # fetch() would wait for ever
-            # Nothing leaves the scheduler meanwhile: with a JOBDIR, requests wait for the next run.
-            self._crawler.engine.pause()
-            deferred_from_coro(self._close())
+        if self._in_shell:
+            return  # if the crawl ended, the shell's fetch() would wait for ever
+        # While paused, nothing leaves the scheduler: with a JOBDIR, requests wait for
+        # the next run.
+        self._crawler.engine.pause()
+        deferred_from_coro(self._close())
 
     async def _close(self) -> None:
+        """Close the spider, once the engine runs: earlier, Scrapy would send no
+        ``engine_stopped``."""
         engine = self._crawler.engine
         await pause()
+        # The engine runs once all handlers of engine_started are done, of which one may
+        # start a server.
         while engine.spider is not None and not engine.running:
-            # Another handler of engine_started isn't done (Scrapy's remote control starts a server).
-            # If the spider closed now, there would be no engine_stopped.
-            await pause(_START_SECONDS)
+            await pause(_START_CHECK_SECONDS)
         if engine.spider is not None:  # else something else closed it
-            await engine.close_spider_async(reason=REASON)
+            await engine.close_spider_async(reason=_FINISH_REASON)
 
     def _engine_stopped(self) -> None:
-        # Without a spider, the crawl counts as failed to start: `bootstrap_failed`, exit status 1.
-        # An exception does that too, but is logged with its traceback.
+        """Make the crawl count as failed to start (`bootstrap_failed`, exit status 1),
+        as it does without a spider. An exception would do that too, but is logged with
+        its traceback."""
         self._crawler.spider = None
 
 
 class Stage(IntEnum):
-    """The order of the steps."""
+    """The order of what is done before the spider closes."""
 
-    SEEDING = 1  # no more pages from sitemaps, which could still be held
-    HOLDING = 2  # requests that wait or are held are saved, or their errbacks called
-    GATE = 3  # the scheduler is left to itself
+    SEEDING = 1
+    """No more pages from sitemaps are requested: first, since they could still be
+    held."""
+    HOLDING = 2
+    """Requests that wait or are held are saved, or their errbacks called."""
+    GATE = 3
+    """The scheduler is left to itself."""
+
+
+Action: TypeAlias = Callable[[], Awaitable[None]]
+"""Something to do, which is awaited."""
+
+
+class _ClosingStep(NamedTuple):
+    stage: Stage
+    action: Action
 
 
 class Closing:
-    """Stands in for an engine's ``close_spider_async``."""
+    """Stands in for an engine's ``close_spider_async``: awaits our own steps before the
+    spider closes."""
 
     def __init__(self, engine: ExecutionEngine) -> None:
         self._engine = engine
         self._close = engine.close_spider_async
         self._lock = DeferredLock()
-        self._wishes: list[dict[str, Any]] = []
-        self.steps: list[tuple[Stage, Callable[[], Awaitable[None]]]] = []
-        """Each is awaited once, in the order of their stages."""
+        self._calls: list[dict[str, Any]] = []
+        """The arguments (``reason``) of each call to close the spider."""
+        self._steps: list[_ClosingStep] = []
+        """What is left to do before the spider closes."""
 
     @classmethod
     def of(cls, engine: Any) -> Closing:
-        """Return *engine*'s, which is put in place if there is none."""
+        """Return what stands in for the ``close_spider_async`` of *engine*. Put it
+        there if nothing does so far."""
         if not isinstance(engine.close_spider_async, cls):
             engine.close_spider_async = cls(engine)
         closing: Closing = engine.close_spider_async
         return closing
 
-    async def __call__(self, **wish: Any) -> None:
-        """Close the spider after all steps. Further calls wait (the engine, not yet closing, may
-        find that it is idle); the first reason counts.
+    def add_step(self, stage: Stage, action: Action) -> None:
+        """Await *action* once before the spider closes, after the actions of earlier
+        stages."""
+        self._steps.append(_ClosingStep(stage, action))
 
-        Nothing happens before the loop's next turn. Closing breaks the engine in a signal handler
-        for a request just taken from the scheduler, and, without asyncio, on Ctrl-C: Scrapy
-        iterates over its set of crawlers, which must not shrink.
+    async def __call__(self, **arguments: Any) -> None:
+        """Close the spider after all steps. Further calls wait for the same end (the
+        engine may find that it is idle meanwhile); the reason that the first call gives
+        counts.
+
+        Nothing happens before the loop's next turn. Closing breaks the engine in a
+        signal handler for a request just taken from the scheduler, and, without
+        asyncio, on Ctrl-C: Scrapy iterates over its set of crawlers, which must not
+        shrink.
         """
-        self._wishes.append(wish)
+        self._calls.append(arguments)
         self._engine.pause()  # it takes no more requests
         await pause()
         await maybe_deferred_to_future(self._lock.acquire())
         isolated = Isolation(self._engine.crawler)
         try:
-            while self.steps:
-                next_one = min(self.steps, key=lambda step: step[0])
-                self.steps.remove(next_one)
-                with isolated(
-                    "work before closing"
-                ):  # or the spider would stay open, paused
-                    await next_one[1]()
+            while self._steps:
+                step = min(self._steps, key=attrgetter("stage"))
+                self._steps.remove(step)
+                # An exception must not keep the spider open and paused: it is logged.
+                with isolated("work before closing"):
+                    await step.action()
         finally:
             self._lock.release()
-        # Or its loop may go on reading start(), and schedule requests after the scheduler's end.
+        # Otherwise the engine might go on reading start(), and give requests to a
+        # closed scheduler.
         self._engine._start = None
         self._engine.unpause()
         if self._engine.spider is not None:  # else another call closed it
-            await self._close(**self._wishes[0])
+            await self._close(**self._calls[0])
 
 
 class RunningClock:
-    """Seconds for which the crawl has run since this was made, without the time in which it was paused
-    (by ``engine.pause()``, from the telnet console say). Scrapy sends no signal when that happens."""
+    """Tells for how many seconds the crawl has run since this clock was made. Time in
+    which the crawl was paused (by ``engine.pause()``, from the telnet console say)
+    doesn't count. Scrapy sends no signal when a crawl is paused."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -213,13 +274,18 @@ class RunningClock:
         when_opened(crawler, self._watch)
 
     def __call__(self) -> float:
-        now = time.monotonic() if self._paused_at is None else self._paused_at
-        return now - self._began_at - self._paused_for
+        """Return the seconds for which the crawl has run."""
+        until = self._paused_at
+        if until is None:
+            until = time.monotonic()
+        return until - self._began_at - self._paused_for
 
     def _watch(self) -> None:
-        """Stand in for the engine's ``pause()`` and ``unpause()``."""
+        """Stand in for the engine's ``pause()`` and ``unpause()``, to note when they
+        are called."""
         engine = self._crawler.engine
-        pause_engine, unpause_engine = engine.pause, engine.unpause
+        pause_engine = engine.pause
+        unpause_engine = engine.unpause
 
         def paused() -> None:
             pause_engine()
@@ -232,37 +298,43 @@ class RunningClock:
                 self._paused_for += time.monotonic() - self._paused_at
                 self._paused_at = None
 
-        engine.pause, engine.unpause = paused, unpaused
+        engine.pause = paused
+        engine.unpause = unpaused
 
 
 Download = Callable[[Request], Awaitable[Response]]
-"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in for it."""
+"""Downloads a request: ``DownloadHandlers.download_request_async``, or what stands in
+for it."""
 
 
 class Downloads:
-    """Stands in for ``download_request_async`` of the downloader's handlers, which is called when a
-    request leaves the queue of its download slot. The signal ``request_reached_downloader`` is sent
-    before it enters that queue, where it may wait for minutes; nothing documented tells of its end.
+    """Stands in for ``download_request_async`` of the downloader's handlers, which is
+    called when a request leaves the queue of its download slot. A request may wait in
+    that queue for minutes, and nothing documented tells when it leaves: the signal
+    ``request_reached_downloader`` is sent before.
     """
 
     def __init__(self, download: Download) -> None:
         self._download = download
 
     def __call__(self, request: Request) -> Awaitable[Response]:
+        """Download *request*, by what it has under :data:`HOP_KEY` if it has something
+        there."""
         hop = request.meta.get(HOP_KEY)
         if hop is None:
             return self._download(request)
-        answer: Awaitable[Response] = hop.download(request, self._download)
-        return answer
+        response: Awaitable[Response] = hop.download(request, self._download)
+        return response
 
 
 class Trail:
-    """Follows requests that have a number each, such as a row in a file of ours, until the crawl is done
-    with them: until their callback's or errback's output was handled, or nothing took them.
+    """Follows requests that have a number each, such as a row in a file of ours, until
+    the crawl is done with them: until their callback's or errback's output was handled,
+    or nothing took them.
 
-    The number is in a request's meta, so retries and redirects have it too, as does what Scrapy's queue
-    on disk returns. It leaves the meta when a response is on its way to the callback, since callbacks
-    copy the meta to requests for other pages.
+    The number is in a request's meta, so retries and redirects have it too, as does
+    what Scrapy's queue on disk returns. It leaves the meta when a response is on its
+    way to the callback, since callbacks copy the meta to requests for other pages.
     """
 
     def __init__(
@@ -278,14 +350,13 @@ class Trail:
         self.is_kept = is_kept
         self.in_memory = in_memory
         self._on_done = on_done
-        # A request may come from Scrapy's queue with the number of an earlier run.
         self._run = time.time_ns()
-        self._carriers: dict[
-            int, int
-        ] = {}  # how many requests carry a number, by number
-        self._in_progress: dict[
-            Request, int
-        ] = {}  # the numbers of those that the engine has taken
+        """Tells this run from others: Scrapy's queue may return a request with the
+        number of an earlier run."""
+        self._carriers: dict[int, int] = {}
+        """By number: how many requests carry it."""
+        self._in_progress: dict[Request, int] = {}
+        """The numbers of the requests that the engine has taken from the scheduler."""
 
     @property
     def numbers(self) -> list[int]:
@@ -293,12 +364,14 @@ class Trail:
         return list(self._carriers)
 
     def begin(self, request: Request, number: int) -> None:
-        """Follow *request*, which the caller has at present: see :meth:`let_go`."""
+        """Follow *request* under *number*. It carries the number from now on, so the
+        caller calls :meth:`let_go` if the request goes no further."""
         request.meta[self.key] = self._run, number
         self._carriers[number] = 1
 
     def number_of(self, request: Request) -> int | None:
-        """Return the number of *request*; None if it has none, or the crawl is done with it."""
+        """Return the number of *request*; None if it has none, or the crawl is done
+        with it."""
         value = request.meta.get(self.key)
         if value is None:  # of nearly all requests
             return None
@@ -307,10 +380,13 @@ class Trail:
             is_followed = run == self._run and number in self._carriers
         except (TypeError, ValueError):  # a project has used the key
             return None
-        return number if is_followed else None
+        if is_followed:
+            return int(number)
+        return None
 
     def let_go(self, number: int) -> None:
-        """Note that one request less carries *number*."""
+        """Note that one request fewer carries *number*. After the last one, the crawl
+        is done with it."""
         carriers = self._carriers.get(number)
         if carriers is None:
             return
@@ -321,17 +397,20 @@ class Trail:
         self._on_done(number)
 
     def forget(self, number: int) -> None:
-        """Follow *number* no longer, without a word."""
+        """Follow *number* no longer. ``on_done`` is not called for it."""
         self._carriers.pop(number, None)
 
-    # What happens to any request
+    # Following calls these, with any request
 
     def scheduled(self, request: Request) -> None:
+        """Note that the scheduler has taken *request*: one more that carries its
+        number."""
         number = self.number_of(request)
         if number is not None:
             self._carriers[number] += 1
 
     def taken(self, request: Request) -> None:
+        """Note that the engine has taken *request* from the scheduler."""
         number = self.number_of(request)
         if number is None:
             return
@@ -341,23 +420,30 @@ class Trail:
         self._in_progress[request] = number
 
     def answered(self, request: Request) -> None:
+        """Remove the number from the meta of *request*: its callback gets a response
+        now, and may copy the meta."""
         request.meta.pop(self.key, None)
 
     def ended(self, request: Request) -> None:
+        """Note that the output of the callback or errback of *request* was handled."""
         number = self._in_progress.pop(request, None)
         if number is not None:
             self.let_go(number)
 
     def stored(self, request: Request) -> None:
+        """Note that a file has *request* now, which therefore carries its number no
+        longer."""
         number = self.number_of(request)
         if number is not None:
             self.let_go(number)
 
 
 class _InProgress(set[Request]):
-    """Stands in for ``_slot.inprogress``, where a request is from the moment in which the engine takes it
-    from the scheduler until the output of its callback or errback was handled. Nothing documented tells
-    of that end: an ``IgnoreRequest`` in a ``process_response`` sends no signal."""
+    """Stands in for the engine's set ``_slot.inprogress``, and tells trails of what is
+    added and removed. A request is in it from when the engine takes it from the
+    scheduler until the output of its callback or errback was handled. Nothing
+    documented tells of that end: an ``IgnoreRequest`` in a ``process_response`` sends
+    no signal."""
 
     def __init__(self, requests: set[Request], trails: list[Trail]) -> None:
         super().__init__(requests)
@@ -366,7 +452,7 @@ class _InProgress(set[Request]):
     def add(self, request: Request) -> None:
         super().add(request)
         for trail in self._trails:
-            if trail.key in request.meta:  # which few requests have
+            if trail.key in request.meta:  # few requests have it
                 trail.taken(request)
 
     def remove(self, request: Request) -> None:
@@ -376,7 +462,8 @@ class _InProgress(set[Request]):
 
 
 class Following:
-    """Tells trails what happens to requests."""
+    """Makes trails (:class:`Trail`), and tells them what happens to the crawl's
+    requests."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
@@ -393,66 +480,82 @@ class Following:
     ) -> Trail:
         """Return a new trail, before :meth:`begin` or while the spider is open.
 
-        :param key: of meta
-        :param on_done: gets a number once the crawl is done with all requests that carry it
+        :param key: the meta key under which requests carry their number
+        :param on_done: gets a number once the crawl is done with all requests that
+            carry it
         :param is_kept: says whether a file still has the requests after the crawl
-        :param in_memory: they are few, and held in memory even where others are held on disk
+        :param in_memory: they are few, and held in memory even where others are held on
+            disk
         """
-        trail = Trail(key, on_done, is_kept=is_kept, in_memory=in_memory)
+        trail = Trail(
+            key,
+            on_done,
+            is_kept=is_kept,
+            in_memory=in_memory,
+        )
         self._trails.append(trail)
         return trail
 
     def watch(self, watcher: Callable[[Request], None]) -> None:
-        """Call *watcher* with each request that the scheduler has taken. To be called before
-        :meth:`begin`."""
+        """Call *watcher* with each request that the scheduler has taken. To be called
+        before :meth:`begin`."""
         self._watchers.append(watcher)
 
     def begin(self) -> None:
-        """Begin, if there are trails: called when the spider opens, before others replace methods of the
-        scheduler. So a request that those refuse was not scheduled."""
-        engine = self._crawler.engine
-        if not self._trails or isinstance(engine._slot.inprogress, _InProgress):
+        """Begin, if there are trails. To be called when the spider opens, before
+        anybody else replaces ``enqueue_request`` of the scheduler: a request that such
+        a replacement refuses then doesn't get here, and doesn't count as scheduled."""
+        slot = self._crawler.engine._slot
+        if not self._trails or isinstance(slot.inprogress, _InProgress):
             return
-        engine._slot.inprogress = _InProgress(engine._slot.inprogress, self._trails)
+        slot.inprogress = _InProgress(slot.inprogress, self._trails)
         self._crawler.signals.connect(
             self._response_received, signals.response_received
         )
-        scheduler = engine._slot.scheduler
-        enqueue = scheduler.enqueue_request
+        enqueue = slot.scheduler.enqueue_request
 
         def enqueue_request(request: Request) -> Any:
-            answer = enqueue(request)
-            if answer is not False:  # some return nothing
-                for trail in self._trails:
-                    if trail.key in request.meta:
-                        trail.scheduled(request)
-                for watcher in self._watchers:
-                    watcher(request)
-            return answer
+            result = enqueue(request)
+            if result is not False:  # some schedulers return nothing
+                self._tell_scheduled(request)
+            return result
 
-        # With __slots__, it can't be replaced. Then the crawl is done with a number when the first of its
-        # requests has ended.
+        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
+        # as done with a number when the first of its requests has ended.
         with suppress(AttributeError):
-            scheduler.enqueue_request = enqueue_request
+            slot.scheduler.enqueue_request = enqueue_request
+
+    def _tell_scheduled(self, request: Request) -> None:
+        """Tell trails and watchers that the scheduler has taken *request*."""
+        for trail in self._trails:
+            if trail.key in request.meta:
+                trail.scheduled(request)
+        for watcher in self._watchers:
+            watcher(request)
 
     def stored(self, request: Request) -> None:
-        """Note that a file has *request* from now on, so no trail need follow it any longer."""
+        """Note that a file has *request* from now on, so no trail need follow it any
+        longer."""
         for trail in self._trails:
             trail.stored(request)
 
     def is_kept(self, request: Request) -> bool:
-        """Whether a file still has *request* after the crawl: nobody need hand it to the scheduler."""
-        return any(
-            trail.number_of(request) is not None and trail.is_kept()
-            for trail in self._trails
-        )
+        """Whether a file still has *request* after the crawl: nobody need hand it to
+        the scheduler."""
+        for trail in self._trails:
+            is_followed = trail.number_of(request) is not None
+            if is_followed and trail.is_kept():
+                return True
+        return False
 
     def stays_in_memory(self, request: Request) -> bool:
         """Whether *request* is held in memory even where others are held on disk."""
-        return any(
-            trail.in_memory and trail.number_of(request) is not None and trail.is_kept()
-            for trail in self._trails
-        )
+        for trail in self._trails:
+            if not trail.in_memory or trail.number_of(request) is None:
+                continue
+            if trail.is_kept():
+                return True
+        return False
 
     def _response_received(self, request: Request) -> None:
         for trail in self._trails:
@@ -460,15 +563,20 @@ class Following:
 
 
 class Scheduling:
-    """Stands in for an engine's ``crawl()``, to know which request it is about to schedule."""
+    """Stands in for an engine's ``crawl()``, to know which request it is about to
+    schedule."""
 
     def __init__(self, engine: ExecutionEngine) -> None:
         self._crawl = engine.crawl
         self.request: Request | None = None
+        """The request with which ``crawl()`` was called, while that call lasts."""
         engine.crawl = self  # type: ignore[method-assign]
 
     def __call__(self, request: Request) -> None:
-        outer = self.request  # if a signal's handler schedules another request
+        """Schedule *request*, as the engine does."""
+        # A signal's handler may schedule another request during the call for an outer
+        # one.
+        outer = self.request
         self.request = request
         try:
             self._crawl(request)
@@ -477,34 +585,43 @@ class Scheduling:
 
 
 class EngineAccess:
-    """The engine beyond its documented methods."""
+    """What the package needs of a crawl's engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self.slots = DownloadSlots(crawler)
         self.following = Following(crawler)
 
+    @property
+    def _engine(self) -> Any:
+        """The crawl's engine, which the crawler gets after this object was made."""
+        return self._crawler.engine
+
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Add a download slot for what isn't a page: `download_async` and requests that wait in a
-        middleware count against CONCURRENT_REQUESTS. 16 silent sites would stop a crawl of 16."""
-        downloader = self._crawler.engine.downloader
-        # 0: their number isn't limited. Nothing public raises it.
+        """Meanwhile, let the downloader have one request more, for what isn't a page:
+        `download_async` and requests that wait in a middleware count against
+        CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
+        requests at a time."""
+        downloader = self._engine.downloader
+        # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises
+        # it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
             yield
             return
         downloader.total_concurrency += 1
-        self.wake()  # else it would look at its next event, up to 5 s away
+        self.wake()  # otherwise it would notice at its next event, up to 5 s away
         try:
             yield
         finally:
             downloader.total_concurrency -= 1
 
     def hand_over(self) -> bool:
-        """From now on, let what a request has in its meta under :data:`HOP_KEY` download it: call that
-        object's ``download(request, handler)`` when the request leaves its slot's queue. Return False
-        if that can't be: a project's own downloader may have no such handlers."""
-        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
+        """From now on, let what a request has in its meta under :data:`HOP_KEY`
+        download it: call that object's ``download(request, handler)`` when the request
+        leaves its slot's queue. Return False if that can't be: a project's own
+        downloader may have no such handlers."""
+        handlers = getattr(self._engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
             return False
@@ -513,158 +630,180 @@ class EngineAccess:
         return True
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*: sending takes longer than most handlers."""
-        receivers = dispatcher.getAllReceivers(self._crawler.signals.sender, signal)
+        """Whether anything is connected to *signal*: sending takes longer than most
+        handlers."""
+        sender = self._crawler.signals.sender
+        receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
 
-    def before_closing(self, stage: Stage, step: Callable[[], Awaitable[None]]) -> None:
-        """Await *step* once before the spider closes, in the order of :class:`Stage`."""
-        Closing.of(self._crawler.engine).steps.append((stage, step))
+    def before_closing(self, stage: Stage, step: Action) -> None:
+        """Await *step* once before the spider closes, in the order of
+        :class:`Stage`."""
+        closing = Closing.of(self._engine)
+        closing.add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Call *request*'s errback and handle its output, as the engine does, by
-        ``Scraper.enqueue_scrape``, also while the spider closes. The Deferred fires when done."""
+        """Call the errback of *request* with *error*, and have its output handled as
+        the engine does, by ``Scraper.enqueue_scrape``, also while the spider closes.
+        The Deferred fires when that is done."""
         failure: Any = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request
-        try:
-            # Scrapy spends 1 to 5 ms on an errback's output, even on none, and there may be 100,000.
-            output = request.errback(failure) if request.errback is not None else None
-        except Exception:  # noqa: BLE001
-            output = Failure()  # type: ignore[no-untyped-call]
+        output = None
+        # We call the errback ourselves, since Scrapy spends 1 to 5 ms on each, even if
+        # it returns nothing, and there may be 100,000.
+        if request.errback is not None:
+            try:
+                output = request.errback(failure)
+            except Exception:  # noqa: BLE001 (whatever a project's errback raises)
+                output = Failure()  # type: ignore[no-untyped-call]
         if output is None or output is failure:
             return succeed(None)
 
-        def hand_over(_: Failure) -> Any:
-            # Scrapy has just put the copy there. A generator's body has not begun to run yet.
+        def return_output(_: Failure) -> Any:
+            # Scrapy has set failure.request to the copy just now. If the errback is a
+            # generator, its body has not begun to run yet, and should see the request
+            # itself.
             failure.request = request
             return output
 
-        scraped = copy(request)
-        scraped.errback = hand_over
-        done: Deferred[None] = self._crawler.engine.scraper.enqueue_scrape(
-            failure, scraped
-        )
+        copied = copy(request)
+        copied.errback = return_output
+        scraper = self._engine.scraper
+        done: Deferred[None] = scraper.enqueue_scrape(failure, copied)
         return done
 
     @staticmethod
     def has_errback(request: Request) -> bool:
-        """Whether *request* has an errback that does something. CrawlSpider's own,
-        ``CrawlSpider._errback``, does nothing if its rule has none."""
+        """Whether *request* has an errback that does something. A CrawlSpider gives
+        each of its requests the errback ``CrawlSpider._errback``, which does nothing
+        unless the rule has an errback."""
         errback: Any = request.errback
         if getattr(errback, "__func__", None) is not CrawlSpider._errback:
             return errback is not None
         spider = errback.__self__
         if type(spider)._handle_failure is not CrawlSpider._handle_failure:
-            return True
+            return True  # _errback calls it, and the project has replaced it
         try:
-            return spider._rules[request.meta["rule"]].errback is not None
-        except (
-            KeyError,
-            IndexError,
-            TypeError,
-        ):  # somebody has changed the request's meta
+            rule = spider._rules[request.meta["rule"]]
+        except (KeyError, IndexError, TypeError):  # somebody has changed the meta
             return True
+        return rule.errback is not None
 
     def obstacle_before(self, ours: object) -> str:
-        """Return which downloader middleware might make of a request something else than *ours*
-        refuses, and why; empty if there is none. Scrapy has no documented list of them: the
-        downloader's manager of middlewares has, in ``methods``."""
-        manager = getattr(self._crawler.engine.downloader, "middleware", None)
+        """Return what might give a request another end than to be refused by *ours*, a
+        downloader middleware: a sentence for the log; empty if there is nothing.
+
+        Scrapy has no documented list of downloader middlewares. Their methods are in
+        ``methods`` of the downloader's ``middleware``."""
+        manager = getattr(self._engine.downloader, "middleware", None)
         methods = getattr(manager, "methods", None)
         if methods is None:
             return "the downloader isn't Scrapy's"
+        our_name = type(ours).__name__
+        our_method = None
         for method in methods["process_request"]:
-            owner = getattr(method, "__self__", None)
-            if owner is ours:
+            if getattr(method, "__self__", None) is ours:
+                our_method = method
                 break
-            if (
-                getattr(method, "__func__", None)
-                is not OffsiteMiddleware.process_request
-            ):
-                return f"{_name_of(method)} sees requests before {type(ours).__name__} does"
-        else:
-            return f"{type(ours).__name__} is not among the downloader middlewares"
-        if not _is_known(method):
-            return f"{type(ours).__name__} has a process_request() of its own"
+            function = getattr(method, "__func__", None)
+            if function is not OffsiteMiddleware.process_request:
+                return f"{_name_of(method)} sees requests before {our_name} does"
+        if our_method is None:
+            return f"{our_name} is not among the downloader middlewares"
+        if not _is_harmless(our_method):
+            return f"{our_name} has a process_request() of its own"
         for method in methods["process_exception"]:
-            if method is not None and not _is_known(method):
-                return (
-                    f"{_name_of(method)} has a process_exception(), which sees refusals"
-                )
+            if method is not None and not _is_harmless(method):
+                name = _name_of(method)
+                return f"{name} has a process_exception(), which sees refusals"
         return ""
 
     def scheduling(self) -> Scheduling:
-        return Scheduling(self._crawler.engine)
+        """Note from now on which request the engine is about to schedule."""
+        return Scheduling(self._engine)
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free a body that won't be read again: the exception that ends a sitemap's request keeps
-        its response alive for a while. ``Response._set_body`` is what the constructor calls."""
+        """Free a body that won't be read again: the exception that ends a sitemap's
+        request keeps its response alive for a while. ``Response._set_body`` is what the
+        constructor calls."""
         response._set_body(b"")
 
     @staticmethod
     def drop_caches(request: Request) -> None:
-        """Free what Scrapy keeps of a request that it has seen, nearly a kilobyte: the parsed URL and
-        the fingerprint. It makes them anew when it needs them."""
+        """Free the parsed URL and the fingerprint of *request*, nearly a kilobyte,
+        which Scrapy keeps. It makes them anew when it needs them."""
         for cache in _CACHES:
             cache.pop(request, None)
 
     @property
     def paused(self) -> bool:
-        return bool(self._crawler.engine.paused)
+        return bool(self._engine.paused)
 
     @property
     def scheduler(self) -> Any:
-        """Public since Scrapy 2.19."""
-        engine = self._crawler.engine
-        return (
-            engine.scheduler if hasattr(engine, "scheduler") else engine._slot.scheduler
-        )
+        """The project's scheduler."""
+        engine = self._engine
+        if hasattr(engine, "scheduler"):  # public since Scrapy 2.19
+            return engine.scheduler
+        return engine._slot.scheduler
 
     @property
     def scheduler_outlives(self) -> bool:
-        """Whether requests in the scheduler outlive the process. Not asked of Scrapy's own: with
-        JOBDIR they do, but then the hold is on disk."""
-        return self.scheduler_is_foreign and bool(
-            getattr(self.scheduler, "persist", True)
-        )
+        """Whether the scheduler is not Scrapy's, and its requests outlive the process.
+        (Those of Scrapy's do with a JOBDIR, where ours are held on disk anyway.)"""
+        if not self.scheduler_is_foreign:
+            return False
+        return bool(getattr(self.scheduler, "persist", True))
 
     @property
     def scheduler_is_foreign(self) -> bool:
         """Whether the scheduler is neither Scrapy's own nor a subclass of it."""
-        # Not isinstance(): to Scrapy's base class everything that looks like a scheduler is one.
+        # isinstance() would count everything that looks like a scheduler as one of
+        # Scrapy's.
         return Scheduler not in type(self.scheduler).__mro__
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
-        """Make ``needs_backout()`` true also while *is_full* is, for a ``start()`` that reads on only
-        if there is room (in Scrapy's documentation, "Delaying start request iteration"). With others,
-        which the engine reads through ``_start``, the event loop would get no turn."""
-        engine = self._crawler.engine
-        backs_out = engine.needs_backout
-        engine.needs_backout = lambda: (
-            backs_out() or (getattr(engine._start, "ag_running", False) and is_full())
-        )
+        """Make the engine's ``needs_backout()`` true while *is_full* is true, too, if
+        the spider's ``start()`` asks: one that yields its next request only if there is
+        room (in Scrapy's documentation, "Delaying start request iteration"). If the
+        engine itself asked and was told to back out, the event loop would get no
+        turn."""
+        engine = self._engine
+        needs_backout = engine.needs_backout
+
+        def needs_backout_or_is_full() -> bool:
+            if needs_backout():
+                return True
+            # The engine keeps start()'s generator in _start, which runs while start()
+            # asks.
+            start_asks = getattr(engine._start, "ag_running", False)
+            return start_asks and is_full()
+
+        engine.needs_backout = needs_backout_or_is_full
 
     def wake(self) -> None:
-        """Make the engine look for requests to download: by ``_slot.nextcall``, as ``crawl()``."""
-        slot = self._crawler.engine._slot
+        """Make the engine look for requests to download, by ``_slot.nextcall`` as its
+        ``crawl()`` does."""
+        slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
     def crawl(self, request: Request) -> None:
-        """Crawl *request*, of which a file of ours has a copy, through the memory queue of Scrapy's
-        own scheduler. After a kill, disk queues may be read again from the start or not at all, and
-        new requests come out corrupted. ``Scheduler.dqs``, undocumented, is None without JOBDIR."""
+        """Crawl *request*, of which a file of ours has a copy. Scrapy's own scheduler
+        keeps it in memory, even with a JOBDIR: after a kill, its queues on disk may be
+        read again from the start or not at all, and new requests come out corrupted. So
+        its undocumented ``dqs``, which is None without JOBDIR, is None meanwhile."""
         scheduler = self.scheduler
-        queues = getattr(scheduler, "dqs", None)
-        if queues is None:
-            self._crawler.engine.crawl(request)
+        disk_queues = getattr(scheduler, "dqs", None)
+        if disk_queues is None:
+            self._engine.crawl(request)
             return
         scheduler.dqs = None
         try:
-            self._crawler.engine.crawl(request)
+            self._engine.crawl(request)
         finally:
-            scheduler.dqs = queues
+            scheduler.dqs = disk_queues
 
 
 def _name_of(method: Any) -> str:
@@ -672,111 +811,154 @@ def _name_of(method: Any) -> str:
     return type(getattr(method, "__self__", method)).__qualname__
 
 
-def _is_known(method: Any) -> bool:
-    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by super()."""
-    owner, name = getattr(method, "__self__", None), getattr(method, "__name__", "")
-    classes = [kind for kind in type(owner).__mro__ if name in vars(kind)]
-    packages = {str(kind.__module__).partition(".")[0] for kind in classes}
-    is_replaced = name in getattr(owner, "__dict__", {})
-    return bool(packages) and packages <= _KNOWN and not is_replaced
+def _is_harmless(method: Any) -> bool:
+    """Whether a middleware's *method* is Scrapy's or ours, with all that it may call by
+    super()."""
+    middleware = getattr(method, "__self__", None)
+    name = getattr(method, "__name__", "")
+    if name in getattr(middleware, "__dict__", {}):
+        return False  # somebody has replaced the method in this object
+    owners = [base for base in type(middleware).__mro__ if name in vars(base)]
+    packages = {str(owner.__module__).partition(".")[0] for owner in owners}
+    return bool(packages) and packages <= _HARMLESS_PACKAGES
 
 
 class Listener:
-    """Calls handlers while it listens."""
+    """Connects handlers to signals while they are wanted: a signal without handlers
+    costs nothing."""
 
     def __init__(
         self, crawler: Crawler, handlers: dict[object, Callable[..., Any]]
     ) -> None:
-        """*handlers*: by signal; signals keep only weak references."""
+        """*handlers*: by signal. Signals keep only weak references to handlers."""
         self._signals = crawler.signals
         self._handlers = handlers
-        self._wanted = self._connected = False
+        self._is_wanted = False
+        self._is_connected = False
 
     def listen(self, wanted: bool) -> None:
-        """Begin at once, or stop on the loop's next turn: others would miss a signal being sent."""
-        self._wanted = wanted
+        """Connect the handlers at once if they are *wanted*. Otherwise disconnect them
+        on the loop's next turn: while a signal is being sent, handlers of other people
+        would miss it."""
+        self._is_wanted = wanted
         if wanted:
             self._update()
-        elif self._connected:
+        elif self._is_connected:
             call_later(0, self._update)
 
     def _update(self) -> None:
-        if self._connected != self._wanted:
-            self._connected = self._wanted
-            change = self._signals.connect if self._wanted else self._signals.disconnect
-            for signal, handler in self._handlers.items():
-                change(handler, signal)
+        """Connect or disconnect the handlers, as was wanted last."""
+        if self._is_connected == self._is_wanted:
+            return
+        self._is_connected = self._is_wanted
+        change = self._signals.disconnect
+        if self._is_wanted:
+            change = self._signals.connect
+        for signal, handler in self._handlers.items():
+            change(handler, signal)
+
+
+class _SlotSettings(NamedTuple):
+    """What the project has set for a download slot."""
+
+    concurrency: int
+    delay: float
+    """Seconds."""
+    jitter: Any
+    """The slot's attribute :data:`_JITTER`."""
 
 
 class _Slowed(NamedTuple):
+    """A download slot with a crawl delay."""
+
     slot: Any
-    own: tuple[int, float, Any]  # the project's concurrency, delay (seconds) and jitter
-    delay: float  # the longest of these
-    wanted: dict[tuple[str, Chain], float]  # seconds by origin and agent
+    own: _SlotSettings
+    """What counts again without a crawl delay."""
+    delay: float
+    """The longest of the delays in :attr:`wanted`, in seconds."""
+    wanted: dict[tuple[str, Chain], float]
+    """Seconds by origin and agent: several may share the slot."""
 
 
-class _Never:
-    """In place of a slot's timer, which isn't going to call."""
+class _NoTimer:
+    """Stands for a slot's timer (``Slot.latercall``), but will never call."""
 
     def cancel(self) -> None:
         pass
 
 
 class PacedSlot:
-    """A download slot that sends a request only when it is told to. While ``Slot.latercall`` is set,
-    Scrapy's ``Downloader._process_queue`` sends nothing from a slot."""
+    """A download slot that sends a request only when it is told to. While
+    ``Slot.latercall`` is set, Scrapy's ``Downloader._process_queue`` sends nothing from
+    a slot."""
 
     def __init__(self, downloader: Any, slot: Any) -> None:
         self._downloader = downloader
         self._slot = slot
-        self._sent: Request | None = None  # and hasn't come back yet
-        self._is_due = False  # somebody is finding out when the next one may be sent
-        self._stop()
+        self._sent: Request | None = None
+        """The request that was sent and hasn't come back yet."""
+        self._is_taken = False
+        """Somebody has the next request, and is finding out when it may be sent."""
+        self._stop_until(_NoTimer())
 
-    def _stop(self, timer: Any = None) -> None:
+    def _stop_until(self, timer: Any) -> None:
         """Let nothing be sent before *timer* calls."""
         if self._slot.latercall:
             self._slot.latercall.cancel()
-        self._slot.latercall = timer or _Never()
+        self._slot.latercall = timer
 
     def is_of(self, slot: Any) -> bool:
+        """Whether this paces *slot*. Scrapy may have removed a slot, and made another
+        with its key."""
         return self._slot is slot
 
     def take_next(self) -> Request | None:
-        """Return the request to send next, for which :meth:`send_in` is to be called; None if none
-        waits, if one is being transferred, or if somebody has this one already."""
-        slot = self._slot
-        if (
-            self._is_due
-            or self._sent is not None
-            or slot.transferring
-            or not slot.queue
-        ):
+        """Return the request to send next, for which :meth:`send_in` is to be called;
+        None if none waits, if one is being transferred, or if somebody has this one
+        already."""
+        if self._is_taken or self._sent is not None:
             return None
-        self._is_due = True
-        request: Request = slot.queue[0][0]
+        if self._slot.transferring or not self._slot.queue:
+            return None
+        self._is_taken = True
+        return self._first_in_queue()
+
+    def _first_in_queue(self) -> Request | None:
+        """Return the first request in the slot's queue, of pairs of a request and a
+        Deferred."""
+        if not self._slot.queue:
+            return None
+        request: Request = self._slot.queue[0][0]
         return request
 
     @property
     def own_seconds(self) -> float:
-        """The seconds for which Scrapy would wait, from when the last response ended."""
+        """The seconds that Scrapy itself would still wait before it sends the next
+        request."""
         slot = self._slot
-        return max(0.0, float(slot.lastseen + slot.download_delay() - _clock()))
+        over_at = slot.lastseen + slot.download_delay()
+        return max(0.0, float(over_at - _clock()))
 
     def send_in(self, seconds: float) -> None:
         """Send the next request in some *seconds*."""
-        self._stop(call_later(max(0.0, seconds), self._send))
+        timer = call_later(max(0.0, seconds), self._send)
+        self._stop_until(timer)
 
     def _send(self) -> None:
+        """Let Scrapy send the next request, and nothing after it."""
         slot = self._slot
-        request = slot.queue[0][0] if slot.queue else None
-        # Long ago: the slot's own delay is over.
-        slot.latercall, slot.lastseen = None, _clock() - 2 * slot.delay - 1
+        request = self._first_in_queue()
+        slot.latercall = None
+        # The last response ended so long ago that Scrapy's own delay is over, whatever
+        # its jitter.
+        long_ago = 2 * slot.delay + 1
+        slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
-        self._is_due = False
-        if request is not None and not (slot.queue and slot.queue[0][0] is request):
+        self._is_taken = False
+        is_sent = self._first_in_queue() is not request
+        if request is not None and is_sent:
             self._sent = request
-        self._stop()
+        self._stop_until(_NoTimer())
 
     def came_back(self, request: Request) -> None:
         """Note that the transfer of *request* has ended, with a response or without."""
@@ -790,147 +972,225 @@ class PacedSlot:
 
 
 class DownloadSlots:
+    """The downloader's slots, each for one host or address: whether they have room, and
+    their crawl delays."""
+
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
-        self._paced: dict[str, PacedSlot] = {}  # by key; some are gone, see paced()
-        self.slowed: dict[str, _Slowed] = {}  # by key; some are gone, see _known()
-        # As Scrapy's downloader chooses: the setting for domains may be 0 beside the one for addresses.
-        per_address = crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP")
-        self._usual = per_address or crawler.settings.getint(
-            "CONCURRENT_REQUESTS_PER_DOMAIN"
-        )
+        self._paced: dict[str, PacedSlot] = {}
+        """By key. Scrapy may have removed some of the slots, see :meth:`paced`."""
+        self.slowed: dict[str, _Slowed] = {}
+        """By key. Scrapy may have removed some of the slots, see :meth:`_current`."""
+        # Scrapy's downloader chooses in this way, too: the setting for domains may be 0
+        # beside the one for addresses.
+        setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
+        if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):
+            setting = "CONCURRENT_REQUESTS_PER_IP"
+        self._usual_concurrency = crawler.settings.getint(setting)
+
+    @property
+    def _downloader(self) -> Any:
+        """Scrapy's downloader, or a project's own."""
+        return self._crawler.engine.downloader
+
+    @property
+    def _slots(self) -> Any:
+        """The downloader's slots by key; None if it is a project's own that has
+        none."""
+        return getattr(self._downloader, "slots", None)
 
     def key_of(self, url: str) -> str:
-        key: str = self._crawler.engine.downloader.get_slot_key(Request(url))
+        """Return the key of the slot for *url*."""
+        key: str = self._downloader.get_slot_key(Request(url))
         return key
 
     def not_there_yet(
         self, request: Request, on_their_way: list[Request]
     ) -> list[Request]:
-        """Return those of *on_their_way*, which the engine took, that have not got to the slot of
-        *request* so far."""
+        """Return those of *on_their_way*, which the engine took, that have not got to
+        the slot of *request* so far."""
+        if not on_their_way:
+            return []
         slot = self._slot_of(request)
-        active = slot.active if slot is not None else ()
-        downloading = self._crawler.engine.downloader.active if on_their_way else ()
-        return [
-            other
-            for other in on_their_way
-            if other in downloading and other not in active
-        ]
+        in_slot = slot.active if slot is not None else ()
+        downloading = self._downloader.active
+        not_there = []
+        for other in on_their_way:
+            if other in downloading and other not in in_slot:
+                not_there.append(other)
+        return not_there
 
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
-        """Whether the slot of *request* has as many requests as it may have at a time. *on_their_way*:
-        others for that slot, which may not have got there so far; they count, too. A slowed slot may have
-        as many as others."""
-        if getattr(self._crawler.engine.downloader, "slots", None) is None:
-            return False  # a project's own downloader may have none
+        """Whether the slot of *request* has as many requests as it may have at a time.
+        *on_their_way*: other requests for that slot, which may not have got there so
+        far; they count, too. A slot that a crawl delay slows (which sends one at a
+        time) may have as many as others."""
+        if self._slots is None:
+            return False
         slot = self._slot_of(request)
-        most: int = self._usual if slot is None else max(slot.concurrency, self._usual)
+        most = self._usual_concurrency
+        active_count = 0
+        if slot is not None:
+            most = max(slot.concurrency, most)
+            active_count = len(slot.active)
         if most <= 0:
-            return False  # Scrapy's downloader makes of it what it makes of any request
-        active = len(slot.active) if slot is not None else 0
-        return active + len(on_their_way) >= most
+            return False  # a wrong setting: what Scrapy does with it is Scrapy's affair
+        return active_count + len(on_their_way) >= most
 
     def _slot_of(self, request: Request) -> Any:
         """Return the slot of *request*; None if there is none so far."""
-        downloader = self._crawler.engine.downloader
-        slots = getattr(downloader, "slots", None)
-        return None if slots is None else slots.get(downloader.get_slot_key(request))
+        slots = self._slots
+        if slots is None:
+            return None
+        key = self._downloader.get_slot_key(request)
+        return slots.get(key)
 
     def agents_of(self, key: str, origin: str) -> list[Chain]:
         """Return the agents whose delays the slot *key* keeps for *origin*."""
-        slowed = self._known(key)
-        return (
-            [agent for name, agent in slowed.wanted if name == origin] if slowed else []
-        )
+        slowed = self._current(key)
+        if slowed is None:
+            return []
+        return [agent for name, agent in slowed.wanted if name == origin]
 
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait *seconds* after each (0: none), or
-        longer for another origin or agent. Return whether *seconds* exceed the project's own delay."""
-        slots = self._crawler.engine.downloader.slots
-        slot = slots.get(key)
+        """Make the slot *key* send one request at a time, and wait *seconds* after each
+        (0: none), or longer for another origin or agent. Return whether *seconds*
+        exceed the project's own delay."""
+        slot = self._slots.get(key)
         if slot is None:
             return False
-        own = slot.concurrency, slot.delay, getattr(slot, _JITTER)
-        _, own, _, wanted = self._known(key) or _Slowed(slot, own, 0.0, {})
-        about = origin, agent
-        if seconds != wanted.get(about, 0.0):
-            if not self.slowed:
-                self._crawler.signals.connect(
-                    self._downloaded, signals.response_downloaded
-                )
-            elif len(self.slowed) > 2 * len(slots):
-                # Scrapy removes slots a minute after their last request.
-                self.slowed = {
-                    key: one for key, one in self.slowed.items() if self._known(key)
-                }
-            wanted[about] = seconds
-            longest = nlargest(_MAX_ORIGINS, wanted.items(), key=itemgetter(1))
-            self.slowed[key] = _Slowed(slot, own, longest[0][1], dict(longest))
-            slot.concurrency, slot.delay, jitter = own
-            setattr(slot, _JITTER, jitter)
-            _enforce(slot, longest[0][1])
-        return seconds > own[1]
+        slowed = self._current(key)
+        if slowed is None:
+            own = _SlotSettings(
+                slot.concurrency,
+                slot.delay,
+                getattr(slot, _JITTER),
+            )
+            slowed = _Slowed(slot, own, 0.0, {})
+        delays = slowed.wanted
+        if seconds != delays.get((origin, agent), 0.0):
+            delays[origin, agent] = seconds
+            longest = nlargest(_MAX_DELAYS, delays.items(), key=itemgetter(1))
+            _, longest_delay = longest[0]
+            self._remember(
+                key,
+                _Slowed(
+                    slot,
+                    slowed.own,
+                    longest_delay,
+                    dict(longest),
+                ),
+            )
+            _apply(slot, slowed.own)
+            _enforce(slot, longest_delay)
+        return seconds > slowed.own.delay
 
-    def _known(self, key: str) -> _Slowed | None:
-        """Return what is known of the slot *key*, if Scrapy hasn't removed it since."""
+    def _remember(self, key: str, slowed: _Slowed) -> None:
+        """Remember that the slot *key* is slowed; forget those that Scrapy has removed,
+        if they are many."""
+        if not self.slowed:
+            self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
+        elif len(self.slowed) > 2 * len(self._slots):
+            # Scrapy removes slots a minute after their last request.
+            for other in list(self.slowed):
+                if self._current(other) is None:
+                    del self.slowed[other]
+        self.slowed[key] = slowed
+
+    def _current(self, key: str) -> _Slowed | None:
+        """Return how the slot *key* is slowed; None if it isn't, or if Scrapy has
+        removed that slot."""
         slowed = self.slowed.get(key)
-        slot = self._crawler.engine.downloader.slots.get(key)
-        return slowed if slowed is not None and slowed.slot is slot else None
+        slot = self._slots.get(key)
+        if slowed is not None and slowed.slot is slot:
+            return slowed
+        return None
+
+    def _is_slowed(self, key: str) -> bool:
+        """Whether the slot *key* waits for a crawl delay."""
+        slowed = self._current(key)
+        return slowed is not None and slowed.delay > 0
 
     def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
-        """Return the slot *key* if it is paced; with *take*, pace it if it is slowed."""
-        downloader = self._crawler.engine.downloader
-        slot = downloader.slots.get(key)
+        """Return the slot *key* if it is paced; with *take*, pace it if it is
+        slowed."""
+        slot = self._slots.get(key)
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
             return paced
-        slowed = self._known(key)
-        if not take or slowed is None or not slowed.delay:
+        if not (take and self._is_slowed(key)):
             return None
-        if len(self._paced) > 2 * len(downloader.slots):
-            current = downloader.slots
-            self._paced = {
-                name: one
-                for name, one in self._paced.items()
-                if one.is_of(current.get(name))
-            }
-        paced = self._paced[key] = PacedSlot(downloader, slot)
+        if len(self._paced) > 2 * len(self._slots):
+            self._forget_removed()
+        paced = PacedSlot(self._downloader, slot)
+        self._paced[key] = paced
         return paced
 
+    def _forget_removed(self) -> None:
+        """Forget the paced slots that Scrapy has removed."""
+        slots = self._slots
+        for key, paced in list(self._paced.items()):
+            if not paced.is_of(slots.get(key)):
+                del self._paced[key]
+
     def unpace(self, key: str) -> bool:
-        """Leave the slot *key* to Scrapy again if nothing slows it any more. Return whether it is."""
-        slowed, paced = self._known(key), self._paced.get(key)
-        if paced is None or (slowed is not None and slowed.delay):
+        """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any
+        more. Return whether that was so."""
+        paced = self._paced.get(key)
+        if paced is None or self._is_slowed(key):
             return False
         del self._paced[key]
         paced.release()
         return True
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
-        """Return meta that gives a request its own slot beside that of *url*, with the project's
-        settings. With *if_slowed*, return an empty dict unless the other slot is slowed."""
-        key, slots = self.key_of(url), self._crawler.engine.downloader.slots
-        slowed = self._known(key)
+        """Return meta that gives a request its own slot beside that of *url*, with the
+        project's settings. With *if_slowed*, return an empty dict unless the other slot
+        is slowed."""
+        key = self.key_of(url)
+        slowed = self._current(key)
         if if_slowed and slowed is None:
             return {}
-        own = f"{key} ({name})"
-        if slowed is not None and own not in slots:
-            slots[own] = scrapys.Slot(*slowed.own)
-        return {META_KEY: own}
+        own_key = f"{key} ({name})"
+        slots = self._slots
+        if slowed is not None and own_key not in slots:
+            # Scrapy would make this slot without what the project has set for the other
+            # one.
+            slots[own_key] = downloader_module.Slot(
+                slowed.own.concurrency,
+                slowed.own.delay,
+                slowed.own.jitter,
+            )
+        return {SLOT_KEY: own_key}
 
     def _downloaded(self, request: Request) -> None:
-        """Count the delay from the end of a response: connecting must not shorten it."""
-        slowed = self.slowed.get(request.meta.get(META_KEY, ""))
+        """Let the delay count from the end of the response to *request*, as Scrapy lets
+        it count from the beginning of the request: the time that connecting takes must
+        not shorten it."""
+        key = request.meta.get(SLOT_KEY, "")
+        slowed = self.slowed.get(key)
         if slowed is not None and slowed.delay:
             slowed.slot.lastseen = _clock()
             _enforce(slowed.slot, slowed.delay)
 
 
+def _apply(slot: Any, settings: _SlotSettings) -> None:
+    """Give *slot* back what the project has set for it."""
+    slot.concurrency = settings.concurrency
+    slot.delay = settings.delay
+    setattr(slot, _JITTER, settings.jitter)
+
+
 def _enforce(slot: Any, seconds: float) -> None:
-    """Raise the slot's delay if needed. AutoThrottle may have lowered it."""
-    if seconds:
-        jitter, slot.concurrency = getattr(slot, _JITTER), 1
-        if slot.delay * (1 - (0.5 if jitter is True else jitter)) < seconds:
-            slot.delay = max(slot.delay, seconds)
-            setattr(slot, _JITTER, type(jitter)(0))
+    """Make *slot* send one request at a time, with *seconds* between them at least (0:
+    as it is). Something else, such as AutoThrottle, may have lowered its delay."""
+    if not seconds:
+        return
+    slot.concurrency = 1
+    jitter = getattr(slot, _JITTER)
+    jitter_share = _JITTER_OF_TRUE if jitter is True else jitter
+    shortest_delay = slot.delay * (1 - jitter_share)
+    if shortest_delay < seconds:
+        slot.delay = max(slot.delay, seconds)
+        no_jitter = type(jitter)(0)
+        setattr(slot, _JITTER, no_jitter)

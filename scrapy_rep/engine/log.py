@@ -1,5 +1,10 @@
-"""The package's loggers: what they log can neither forge lines nor control the terminal, and floods
-are limited. Every module gets its logger here, as a test checks."""
+"""The package's loggers (:func:`get_logger`): what they log can neither forge lines nor
+control the terminal, and floods are limited (:class:`Limiter`). A test checks that
+every module gets its logger here.
+
+Also here: what tells something else to people who watch a crawl (:class:`Gauge`), and
+what keeps bugs in our reports from stopping it (:class:`Isolation`).
+"""
 
 from __future__ import annotations
 
@@ -17,22 +22,29 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
 
+# Items that a BoundedSet remembers at least: their hashes take 1 MiB.
 _REMEMBERED = 100_000
 
-# Places of a table of hashes at first. When it is nearly full, it gets eight times as many: moving the
-# hashes of a larger table, or moving them more often, would hold the event loop.
-_PLACES = 256
+# Places of a table of hashes at first: 2 KiB.
+_FIRST_PLACES = 256
+# When a table is nearly full, it gets so many times as many places. Moving the hashes
+# of a larger table, or moving them more often, would hold the event loop.
 _GROWTH = 8
 # Stands for the hash 0: a 0 marks a free place.
 _ZERO = 1 << 62
 
 
 class BoundedSet:
-    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new again. It keeps
-    hashes, in at most 2 MiB. In a set, each item would take 70 bytes, and a URL several times that."""
+    """Remembers the last 100,000 to 200,000 items; a forgotten item counts as new
+    again. It keeps hashes, in at most 2 MiB. In a set, each item would take 70 bytes,
+    and a URL several times that."""
 
     def __init__(self) -> None:
-        self._new, self._old = _Hashes(), _Hashes()
+        self._new = _Hashes()
+        """Hashes of the items that were added last: at most 100,000."""
+        self._old = _Hashes()
+        """Those of 100,000 items before. They are forgotten once there are 100,000 new
+        ones."""
 
     def add(self, item: Hashable) -> bool:
         """Remember *item*. Return whether it is new."""
@@ -41,7 +53,8 @@ class BoundedSet:
             return False
         is_new = number not in self._old
         if self._new.count >= _REMEMBERED:
-            self._old, self._new = self._new, _Hashes()
+            self._old = self._new
+            self._new = _Hashes()
         self._new.add(number)
         return is_new
 
@@ -51,55 +64,71 @@ class BoundedSet:
 
 
 class _Hashes:
-    """A hash table with open addressing, of numbers of 64 bits other than 0."""
+    """A hash table with open addressing, of numbers of 64 bits other than 0: a number
+    stands at the place that its last bits say or, if that is taken, at the next free
+    one."""
 
-    __slots__ = ("_last", "_places", "count")
+    __slots__ = ("_mask", "_places", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        self._make_room(_PLACES)
+        """How many numbers are in the table."""
+        self._make_places(_FIRST_PLACES)
 
     def __iter__(self) -> Iterator[int]:
         return filter(None, self._places)
 
     def __contains__(self, number: int) -> bool:
-        places, last = self._places, self._last
-        at = number & last
-        while (there := places[at]) != number:
-            if there == 0:
+        # Local names, here and in add(): both run for each request that is refused.
+        places = self._places
+        mask = self._mask
+        index = number & mask
+        while places[index] != number:
+            if places[index] == 0:
                 return False
-            at = (at + 1) & last
+            index = (index + 1) & mask
         return True
 
     def add(self, number: int) -> None:
         """Add *number*, which is not there yet."""
-        places, last = self._places, self._last
-        at = number & last
-        while places[at]:
-            at = (at + 1) & last
-        places[at] = number
+        places = self._places
+        mask = self._mask
+        index = number & mask
+        while places[index]:
+            index = (index + 1) & mask
+        places[index] = number
         self.count += 1
-        if self.count > last - last // _GROWTH:
-            numbers = list(self)
-            self.count = 0
-            self._make_room(_GROWTH * len(places))
-            for moved in numbers:
-                self.add(moved)
+        size = len(places)
+        most = (
+            size - size // _GROWTH
+        )  # seven eighths: with fewer free places, looking takes long
+        if self.count > most:
+            self._grow()
 
-    def _make_room(self, size: int) -> None:
+    def _grow(self) -> None:
+        """Move all numbers to a larger table."""
+        numbers = list(self)
+        self.count = 0
+        self._make_places(_GROWTH * len(self._places))
+        for number in numbers:
+            self.add(number)
+
+    def _make_places(self, size: int) -> None:
         """Begin with *size* free places: a power of 2."""
         self._places = array("q", [0]) * size
-        self._last = size - 1
+        self._mask = size - 1
 
 
-# Lines of a kind at INFO level, see Limiter.
-_FIRST = 10
+# So many events of one sort are logged at INFO level, see Limiter.
+_FIRST_LINES = 10
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger for the module *name*: one per folder, so that names that users filter by
-    outlast modules. Each line of a message needs a ``%s``: newlines come from outside."""
-    logger = logging.getLogger(".".join(name.split(".")[:-1][:2]) or name)
+    """Return the logger for the module *name*: one for each folder, since users filter
+    by its name, and modules may come and go. A message of several lines needs a ``%s``
+    for each line: newlines in values come from outside."""
+    folder = ".".join(name.split(".")[:-1][:2])
+    logger = logging.getLogger(folder or name)
     if _clean not in logger.filters:
         logger.addFilter(_clean)
     return logger
@@ -107,7 +136,7 @@ def get_logger(name: str) -> logging.Logger:
 
 @contextmanager
 def silenced(name: str) -> Iterator[None]:
-    """Drop meanwhile what is logged under *name*: lines of others that were logged before."""
+    """Meanwhile, drop what is logged under *name*."""
 
     def drop(record: logging.LogRecord) -> bool:
         return False
@@ -121,24 +150,35 @@ def silenced(name: str) -> Iterator[None]:
 
 
 def _clean(record: logging.LogRecord) -> bool:
-    if not record.args:  # first: as refusals are, which may be millions
+    """Clean the text of *record*, and hide passwords. Return True: it is logged. (A
+    logger's filter.)"""
+    if not record.args:  # first: this is so for refusals, which may be millions
         record.msg = clean(str(record.msg))
     elif isinstance(record.args, Mapping):
         record.args = {key: _text(value) for key, value in record.args.items()}
     else:
         record.args = tuple(map(_text, record.args))
     if record.exc_info and record.exc_text is None:
-        # Indented, so that its lines can't pass for log lines. Formatters use it if set.
-        text = "".join(traceback.format_exception(*record.exc_info)).removesuffix("\n")
-        first, *others = text.split("\n")
-        shown = [clean(first), *("  " + clean(line) for line in others)]
-        record.exc_text = without_passwords("\n".join(shown))
+        # Formatters use exc_text if it is set.
+        formatted = "".join(traceback.format_exception(*record.exc_info))
+        record.exc_text = _clean_traceback(formatted)
     return True
 
 
+def _clean_traceback(formatted: str) -> str:
+    """Return a *formatted* traceback, with lines indented that could pass for log
+    lines."""
+    first_line, *later_lines = formatted.removesuffix("\n").split("\n")
+    lines = [clean(first_line)]
+    for line in later_lines:
+        lines.append("  " + clean(line))
+    return without_passwords("\n".join(lines))
+
+
 def _text(value: Any) -> Any:
-    """Clean exceptions, requests and origins too: they contain text from outside, and URLs of the
-    user's."""
+    """Return *value* as text that is clean, without passwords; numbers and None as they
+    are. Exceptions, requests and origins, too, contain text from outside, and URLs of
+    the user's."""
     if value is None or isinstance(value, (int, float)):
         return value
     try:
@@ -148,30 +188,35 @@ def _text(value: Any) -> Any:
 
 
 def is_heard(logger: logging.Logger, level: int) -> bool:
-    """Whether a handler takes records of *level*. Loggers alone can't tell: Scrapy's setting
-    ``LOG_LEVEL`` is its handlers'."""
+    """Whether a handler takes records of *level*. The level of *logger* alone doesn't
+    tell: Scrapy's setting ``LOG_LEVEL`` is a level of its handlers."""
     if not logger.isEnabledFor(level):
         return False
-    asked: logging.Logger | None = logger
-    while asked is not None:
-        for handler in asked.handlers:
+    ancestor: logging.Logger | None = logger
+    while ancestor is not None:
+        for handler in ancestor.handlers:
             if handler.level <= level:
                 return True
-        asked = asked.parent if asked.propagate else None
+        if not ancestor.propagate:
+            return False
+        ancestor = ancestor.parent
     return False
 
 
 class Limiter:
-    """Logs what happens to each of many origins: the first ten at INFO level, the others at DEBUG
-    level, and their number at INFO level now and then."""
+    """Logs events of one sort, such as that requests to an origin are held: the first
+    ten at INFO level, the others at DEBUG level. Their number is logged at INFO level
+    now and then."""
 
-    def __init__(self, logger: logging.Logger, what: str) -> None:
-        """*what* is counted: "origins with requests held"."""
+    def __init__(self, logger: logging.Logger, counted_as: str) -> None:
+        """*counted_as*: what is counted, as in "origins with requests held"."""
         self._logger = logger
-        self._what = what
-        self._tell_at = _FIRST
+        self._counted_as = counted_as
         self._count = 0
-        self._seen = BoundedSet()
+        self._next_report = _FIRST_LINES
+        """The count at which it is logged next."""
+        self._subjects = BoundedSet()
+        """What the events were about."""
 
     def log(
         self,
@@ -180,30 +225,35 @@ class Limiter:
         spider: Spider | None,
         about: Hashable = None,
     ) -> None:
-        """Log one more. Of an origin's same *about*, others don't count, and are at DEBUG level."""
+        """Log an event. If one with the same *about* (an origin, say) was logged
+        before, log it at DEBUG level, and don't count it."""
         extra = {"spider": spider}
         if about is not None:
-            if not self._seen.add(about):
-                # There may be millions, and a record takes as long as all else about a refusal. Cleaning
-                # one text takes less time than cleaning each value, and keeps no request in memory.
+            if not self._subjects.add(about):
+                # There may be millions, and a record takes as long as all else about a
+                # refusal. Cleaning one text takes less time than cleaning each value,
+                # and keeps no request in memory.
                 if is_heard(self._logger, logging.DEBUG):
                     self._logger.debug(without_passwords(message % values), extra=extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1
-        level = logging.INFO if self._count <= _FIRST else logging.DEBUG
+        level = logging.INFO if self._count <= _FIRST_LINES else logging.DEBUG
         self._logger.log(level, message, values, extra=extra)
-        if self._count == self._tell_at:
-            self._tell_at *= 10
-            message = "%(count)s %(what)s so far; others are logged at DEBUG level"
-            counts = {"count": f"{self._count:,}", "what": self._what}
-            self._logger.info(message, counts, extra=extra)
+        if self._count == self._next_report:
+            self._next_report *= 10
+            self._logger.info(
+                "%(count)s %(what)s so far; others are logged at DEBUG level",
+                {"count": f"{self._count:,}", "what": self._counted_as},
+                extra=extra,
+            )
 
 
 class Gauge:
-    """A stat that is 1 while something that the crawl needs can't be used, so that monitoring sees it
-    at once; 0 when it works again. While nothing has failed, there is no such stat. It may be set from
-    a thread: for a stats collector, that is one assignment."""
+    """A stat that is 1 while something that the crawl needs, such as a storage, can't
+    be used, so that monitoring sees it at once; 0 when it works again. As long as
+    nothing has failed, there is no such stat. It may be set from a thread: for a stats
+    collector, that is one assignment."""
 
     def __init__(self, stats: StatsCollector | None, name: str) -> None:
         self._stats = stats
@@ -211,32 +261,37 @@ class Gauge:
         self._is_down = False
 
     def set(self, is_down: bool) -> None:
-        if is_down != self._is_down:
-            self._is_down = is_down
-            if self._stats is not None:
-                self._stats.set_value(self._name, int(is_down))
+        """Set the stat, if that has changed."""
+        if is_down == self._is_down:
+            return
+        self._is_down = is_down
+        if self._stats is not None:
+            self._stats.set_value(self._name, int(is_down))
 
 
 logger = get_logger(__name__)
 
 
 class Isolation:
-    """Contains bugs of parts that only report what happens, and logs the first of each."""
+    """Keeps exceptions of certain parts, such as those that only report what happens,
+    from stopping the crawl. Logs the first one of each part."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._parts: dict[str, _Contained] = {}
 
     def __call__(self, part: str) -> _Contained:
-        """Return a context manager for code of *part*."""
+        """Return a context manager for code of *part*, which is named in the log."""
         contained = self._parts.get(part)
         if contained is None:
-            contained = self._parts[part] = _Contained(self._crawler, part)
+            contained = _Contained(self._crawler, part)
+            self._parts[part] = contained
         return contained
 
 
 class _Contained:
-    # A class: a generator as a context manager costs each refused request some microseconds more.
+    """The context manager for one part. (A generator would cost each refused request
+    some microseconds more than this class.)"""
 
     def __init__(self, crawler: Crawler, part: str) -> None:
         self._crawler = crawler
@@ -247,10 +302,10 @@ class _Contained:
         pass
 
     def __exit__(
-        self, kind: object, error: BaseException | None, trace: object
+        self, error_type: object, error: BaseException | None, trace: object
     ) -> bool:
         if not isinstance(error, Exception) or isinstance(error, CancelledError):
-            return False
+            return False  # it is raised
         if not self._is_logged:
             self._is_logged = True
             logger.error(
@@ -260,4 +315,4 @@ class _Contained:
                 exc_info=error,
                 extra={"spider": self._crawler.spider},
             )
-        return True
+        return True  # it has been dealt with

@@ -1,10 +1,12 @@
 """How many connections a download handler opens at a time.
 
-Scrapy's usual handlers open one for each request that its download slots let through. Its handlers for httpx
-and aiohttp (so all that it has without a reactor) make a pool of ``CONCURRENT_REQUESTS`` connections; so do
-those of scrapy-download-handlers-incubator, which derive from the same class. Fetches of robots.txt have
-slots beside those of pages, but in such a pool they take the connections of pages: as many silent sites as
-it has would stop the crawl. So these handlers are made anew, with room, when the spider opens.
+Scrapy's usual handlers open one for each request that its download slots let through.
+Its handlers for httpx and aiohttp (so all that it has without a reactor) make a pool of
+``CONCURRENT_REQUESTS`` connections; so do those of scrapy-download-handlers-incubator,
+which derive from the same class. Fetches of robots.txt have slots beside those of pages
+(``EngineAccess.extra_slot``), but in such a pool they take the connections of pages: as
+many silent sites as the pool has connections would stop the crawl. So :class:`Pools`
+makes these handlers anew, with room, when the spider opens.
 """
 
 from __future__ import annotations
@@ -25,101 +27,122 @@ from scrapy_rep.engine.log import get_logger, silenced
 logger = get_logger(__name__)
 
 ROOM = 1024
-"""Connections beyond ``CONCURRENT_REQUESTS``: as many as files of ours may ever be fetched at a time
-(robots.txt and tdmrep.json, 512 of each). None is opened before it is needed."""
+"""Connections beyond ``CONCURRENT_REQUESTS``: as many as files of ours may ever be
+fetched at a time (robots.txt and tdmrep.json, 512 of each). None is opened before it is
+needed."""
 
 _SETTING = "CONCURRENT_REQUESTS"
 _SCHEMES = ("http", "https")
 _HANDLERS = "scrapy.core.downloader.handlers"
-# By name: without a reactor, they may not be imported.
+# Scrapy's usual handlers, by name: without a reactor, they may not be imported.
 _WITHOUT_POOL = {
     f"{_HANDLERS}.http11.HTTP11DownloadHandler",
     f"{_HANDLERS}.http2.H2DownloadHandler",
 }
-# Undocumented. Its constructor takes the size of the pool from the setting. Not in Scrapy 2.15, whose
-# handler for httpx has httpx's own limit: 100.
-_FROM_SETTING = f"{_HANDLERS}._base_streaming.BaseStreamingDownloadHandler"
-# Packages whose handlers' constructors do nothing that may not be done twice.
-_KNOWN = {"scrapy", "scrapy_download_handlers_incubator"}
+# The base class, undocumented, whose constructor takes the size of the pool from the
+# setting. Scrapy 2.15 hasn't got it: its handler for httpx has httpx's own limit, 100.
+_STREAMING_MODULE = f"{_HANDLERS}._base_streaming"
+_WITH_POOL = f"{_STREAMING_MODULE}.BaseStreamingDownloadHandler"
+# Packages whose handlers can be made twice: their constructors do nothing that must be
+# done once only.
+_REPEATABLE_PACKAGES = {"scrapy", "scrapy_download_handlers_incubator"}
 
 
 def has_small_pool(crawler: Crawler) -> bool:
-    """Whether a download handler for http or https may have a pool, of ``CONCURRENT_REQUESTS`` connections,
-    say, that :class:`Pools` can't enlarge: most of other people, and a project's own. A subclass of
-    Scrapy's usual handlers counts as these: nobody can tell what it adds."""
-    return any(
-        _WITHOUT_POOL.isdisjoint(_names(kind)) and not _can_grow(kind)
-        for _, kind in _kinds(crawler)
-    )
+    """Whether a download handler for http or https may have a pool that :class:`Pools`
+    can't enlarge, of ``CONCURRENT_REQUESTS`` connections, say. Most handlers of other
+    people and of projects may. A subclass of Scrapy's usual handlers counts as having
+    none: nobody can tell what it adds."""
+    for _, handler_class in _handler_classes(crawler):
+        may_have_pool = _WITHOUT_POOL.isdisjoint(_names(handler_class))
+        if may_have_pool and not _is_enlargeable(handler_class):
+            return True
+    return False
 
 
-def _kinds(crawler: Crawler) -> Iterator[tuple[str, type]]:
-    """Yield the schemes that have a handler, and its class."""
+def _handler_classes(crawler: Crawler) -> Iterator[tuple[str, type]]:
+    """Yield the schemes that have a download handler, and its class."""
     handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
     for scheme in _SCHEMES:
-        kind = None
+        handler_class = None
         with suppress(Exception):  # a broken one: Scrapy tells the user
-            kind = load_object(handlers[scheme])
-        if isinstance(kind, type):
-            yield scheme, kind
+            handler_class = load_object(handlers[scheme])
+        if isinstance(handler_class, type):
+            yield scheme, handler_class
 
 
-def _names(kind: type) -> set[str]:
-    return {f"{one.__module__}.{one.__qualname__}" for one in kind.__mro__}
+def _names(handler_class: type) -> set[str]:
+    """Return the names, with their modules, of a class and its base classes."""
+    return {f"{base.__module__}.{base.__qualname__}" for base in handler_class.__mro__}
 
 
-def _can_grow(kind: type) -> bool:
-    """Whether a handler of this *kind* can be made anew: a constructor of the project's own might do
-    anything."""
-    if _FROM_SETTING not in _names(kind):
+def _is_enlargeable(handler_class: type) -> bool:
+    """Whether a handler of this class has a pool, and can be made anew. A constructor
+    of the project's own might do anything."""
+    if _WITH_POOL not in _names(handler_class):
         return False
     for name in ("__init__", "from_crawler"):
-        owner = next((one for one in kind.__mro__ if name in vars(one)), None)
-        if owner is not None and owner.__module__.partition(".")[0] not in _KNOWN:
+        if _package_with(name, handler_class) not in (*_REPEATABLE_PACKAGES, None):
             return False
     return True
 
 
+def _package_with(name: str, handler_class: type) -> str | None:
+    """Return the package of the class from which *handler_class* has the method *name*;
+    None if it has no such method."""
+    for base in handler_class.__mro__:
+        if name in vars(base):
+            return base.__module__.partition(".")[0]
+    return None
+
+
 class Pools:
-    """Makes room in the pools of download handlers, where Scrapy keeps these: ``DownloadHandlers._handlers``,
-    which ``_get_handler`` fills, both undocumented."""
+    """Makes room in the pools of download handlers. Scrapy keeps its handlers in
+    ``DownloadHandlers._handlers``, which ``_get_handler`` fills; both are
+    undocumented."""
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._replaced: list[Any] = []
-        """Handlers of which somebody may still download something."""
+        """Handlers that were replaced, and by which somebody may still download
+        something."""
         when_opened(crawler, self._enlarge)
 
     def _enlarge(self) -> None:
+        """Replace the handlers whose pool can be enlarged."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         size = self._crawler.settings.getint(_SETTING)
-        # Without a limit there is room. A project's own downloader may have no such handlers.
+        # Without a limit there is room. A project's own downloader may have no such
+        # handlers.
         if size <= 0 or not isinstance(handlers, DownloadHandlers):
             return
-        for scheme, kind in _kinds(self._crawler):
-            if not _can_grow(kind):
+        for scheme, handler_class in _handler_classes(self._crawler):
+            if not _is_enlargeable(handler_class):
                 continue
             handler: Any = handlers._get_handler(scheme)  # a lazy one is made now
             if handler is None or handler._pool_size_total != size:
                 continue  # it can't be made, or it has been enlarged
-            with self._roomy_settings(size), silenced(_FROM_SETTING.rpartition(".")[0]):
-                handlers._handlers[scheme] = build_from_crawler(kind, self._crawler)
+            # The constructor may log something, as it did for the first handler.
+            with self._roomy_settings(size), silenced(_STREAMING_MODULE):
+                roomy_handler = build_from_crawler(handler_class, self._crawler)
+            handlers._handlers[scheme] = roomy_handler
             if not self._replaced:
                 self._crawler.signals.connect(self._close, signals.engine_stopped)
             self._replaced.append(handler)
 
     @contextmanager
     def _roomy_settings(self, size: int) -> Iterator[None]:
-        """Meanwhile, let the setting say more than *size*."""
-        kept = self._crawler.settings
-        roomy = BaseSettings(kept)
-        roomy.set(_SETTING, size + ROOM, kept.getpriority(_SETTING))
-        self._crawler.settings = roomy
+        """Meanwhile, let ``CONCURRENT_REQUESTS`` be more than *size*."""
+        settings = self._crawler.settings
+        roomy_settings = BaseSettings(settings)
+        roomy_settings.set(_SETTING, size + ROOM, settings.getpriority(_SETTING))
+        self._crawler.settings = roomy_settings
         try:
             yield
         finally:
-            self._crawler.settings = kept
+            self._crawler.settings = settings
 
     async def _close(self) -> None:
+        """Close the handlers that were replaced. Scrapy closes the others."""
         for handler in self._replaced:
             await handler.close()

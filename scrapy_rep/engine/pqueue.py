@@ -1,7 +1,8 @@
 """A priority queue for crawls of many hosts.
 
-Scrapy's DownloaderAwarePriorityQueue looks at every waiting download slot to find the one with the
-fewest active downloads: with 30,000 hosts, that takes longer than a page. This one looks at few.
+Scrapy's DownloaderAwarePriorityQueue looks at every download slot for which requests
+wait, to find the one with the fewest active downloads. With 30,000 hosts, that takes
+longer than all else about a page. :class:`BroadPriorityQueue` looks at few slots.
 """
 
 from __future__ import annotations
@@ -19,53 +20,64 @@ from scrapy.pqueues import (
     ScrapyPriorityQueue,
 )
 
-# With fewer slots waiting, Scrapy's search is fast enough, and its order is kept.
+# With fewer waiting slots than this, Scrapy's search is fast enough, and its order is
+# kept.
 _MANY = 64
 
 
 class BroadPriorityQueue(DownloaderAwarePriorityQueue):
-    """Scrapy's DownloaderAwarePriorityQueue, with requests in nearly the same order and on disk in the
-    same form. Its time for a request does not grow with the number of hosts that wait. With 64 waiting
-    hosts or more, those without active downloads take turns; Scrapy goes by their names.
+    """Scrapy's DownloaderAwarePriorityQueue, with requests in nearly the same order and
+    on disk in the same form. Its time for a request does not grow with the number of
+    hosts that wait. With 64 waiting hosts or more, those without active downloads take
+    turns; Scrapy goes by their names.
 
-    :class:`~scrapy_rep.Addon` replaces Scrapy's default with it, unless the project sets
-    ``SCHEDULER_PRIORITY_QUEUE``.
+    :class:`~scrapy_rep.Addon` replaces Scrapy's default with it, unless the project
+    sets ``SCHEDULER_PRIORITY_QUEUE``.
     """
 
-    # Only the settings are documented. tests/engine/test_pqueue.py fails when one of these names
-    # goes away: `DownloaderInterface.stats` and `._active_downloads`, `_downloader_interface`,
-    # `pqueues`, `_last_selected_slot`.
+    # Only the settings are documented. tests/engine/test_pqueue.py fails when one of
+    # these names goes away: `DownloaderInterface.stats` and `._active_downloads`,
+    # `_downloader_interface`, `pqueues`, `_last_selected_slot`.
 
     pqueues: OrderedDict[str, ScrapyPriorityQueue]
 
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
         super().__init__(crawler, *arguments, **options)
-        # Iterating over a dict is slow to begin once its first keys are gone.
+        # An OrderedDict, since iterating over a plain dict is slow to begin once its
+        # first keys are gone.
         self.pqueues = OrderedDict(self.pqueues)
         self._downloader_interface = _Turns(crawler)
 
     def pop(self) -> Request | None:
+        """Return the next request. Its slot's turn comes last then, also if its file is
+        damaged and an exception is raised: such a host must not stop the others."""
         try:
             return super().pop()
-        finally:  # a host whose file is damaged must not stop the others
+        finally:
             slot = self._last_selected_slot
             if slot is not None and slot in self.pqueues:
                 self.pqueues.move_to_end(slot)
 
 
 class _Turns(DownloaderInterface):
+    """What the queue asks about the downloader's slots."""
+
     def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
-        """Return only the slot to take: the first without active downloads. Looks at no more slots
-        than there are downloads, and moves busy ones behind the others."""
+        """Return the slot to take, after the number of its active downloads: the first
+        slot without any. Scrapy's own method returns all slots, from which the queue
+        takes the first of the least active.
+
+        Looks at no more slots than there are downloads, and moves busy ones behind the
+        others."""
         assert isinstance(possible_slots, OrderedDict)
         if len(possible_slots) < _MANY:
             return super().stats(possible_slots)
         busy: list[tuple[int, str]] = []
         for slot in possible_slots:
-            active = self._active_downloads(slot)
-            if not active:
-                for _, one in busy:
-                    possible_slots.move_to_end(one)
+            active_count = self._active_downloads(slot)
+            if not active_count:
+                for _, busy_slot in busy:
+                    possible_slots.move_to_end(busy_slot)
                 return [(0, slot)]
-            busy.append((active, slot))
+            busy.append((active_count, slot))
         return [min(busy, key=itemgetter(0))]

@@ -1,5 +1,6 @@
-"""What is due later: alarms, one timer for any number of keys; periodic tasks; and pauses in
-coroutines, with any reactor or none (Scrapy has its own since 2.18)."""
+"""What is done later, or a slice at a time, with any reactor or none: :class:`Alarm`
+(one timer for any number of keys), :class:`PeriodicTask`, :func:`within` (a time
+limit), :func:`pause` and :func:`in_slices`. Scrapy has pauses of its own since 2.18."""
 
 from __future__ import annotations
 
@@ -22,87 +23,105 @@ T = TypeVar("T")
 SLICE_SECONDS = 0.01
 """The longest that work may block the event loop."""
 
-# Of periodic tasks.
+# Seconds between two runs of a periodic task: what a crash loses is at most as old.
 _PERIOD_SECONDS = 1.0
-# Callbacks before the event loop gets a turn.
-_AT_A_TURN = 200
-# Seconds between checks whether the crawl is still paused.
-_PAUSE_SECONDS = 0.5
-# Seconds until a failed callback is retried.
+# An alarm's callbacks before the event loop gets a turn: one may take 50 µs.
+_CALLBACKS_AT_A_TURN = 200
+# Seconds between checks whether the crawl is still paused, of which Scrapy doesn't
+# tell.
+_PAUSE_CHECK_SECONDS = 0.5
+# Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
-# The heap is built anew once it has more outdated times than this plus those that count.
-_OUTDATED = 1000
+# An alarm's heap may have as many outdated times as it has keys, and so many more,
+# before it is built anew.
+_MOST_OUTDATED = 1000
 
 
 class Alarm:
-    """Calls back for each key when it is due: a heap, since 100,000 tasks would be too many."""
+    """Calls back for each key when it is due, by one timer: a task for each of 100,000
+    keys would be too many."""
 
     def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
-        """*on_due* gets a key (any that can be ordered) when it is due, and may set it again. While
-        the engine is paused, nothing is due."""
+        """*on_due* gets a key (any that can be ordered) when it is due, and may set it
+        again. While the engine is paused, nothing is due."""
         self._crawler: Any = crawler
         self._on_due = on_due
         self._isolated = Isolation(crawler)
         self._times: dict[Any, float] = {}
+        """By key: when it is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
+        """Times with their keys, also outdated ones: those that are not in
+        :attr:`_times`."""
         self._timer: CallLaterResult | None = None
+        """Calls :meth:`_ring` at the first of these times."""
         self._stopped = False
 
     def __contains__(self, key: object) -> bool:
+        """Whether *key* is set, and not due yet."""
         return key in self._times
 
     def set(self, key: Any, seconds: float, *, sooner: bool = False) -> None:
-        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now set."""
+        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now
+        set."""
         when = time.monotonic() + seconds
         if sooner and when >= self._times.get(key, math.inf):
             return
         self._times[key] = when
         heapq.heappush(self._heap, (when, key))
-        if len(self._heap) > 2 * len(self._times) + _OUTDATED:
+        if len(self._heap) > 2 * len(self._times) + _MOST_OUTDATED:
             self._heap = [(when, key) for key, when in self._times.items()]
             heapq.heapify(self._heap)
         if self._heap[0] == (when, key):
             self._arm(seconds)
 
     def forget(self, key: object) -> None:
+        """Make *key* due no more."""
         self._times.pop(key, None)
 
-    @property
-    def soonest(self) -> float:
-        """Seconds until the next key is due, 0 at least; 0 if none is."""
-        return max(0.0, min(self._times.values(), default=0.0) - time.monotonic())
-
     def stop(self) -> None:
+        """Call back no more."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def _arm(self, seconds: float) -> None:
+        """Set the timer to ring in some *seconds*."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._stopped:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
+        """Call back for keys that are due, not for too many at a time. Set the timer
+        for the others."""
         if self._crawler.engine.paused:
-            self._arm(_PAUSE_SECONDS)
+            self._arm(_PAUSE_CHECK_SECONDS)
             return
         now = time.monotonic()
-        for _ in range(_AT_A_TURN):
-            if self._stopped or not self._heap or self._heap[0][0] > now:
+        for _ in range(_CALLBACKS_AT_A_TURN):
+            if self._stopped or not self._heap:
                 break
-            when, key = heapq.heappop(self._heap)
-            if self._times.get(key) != when:
-                continue  # set again since
-            del self._times[key]
-            failed = True
-            with self._isolated("processing of held requests"):
-                self._on_due(key)
-                failed = False
-            if failed:  # the key must not wait for ever
-                self.set(key, _RETRY_SECONDS)
+            when, key = self._heap[0]
+            if when > now:
+                break
+            heapq.heappop(self._heap)
+            is_outdated = self._times.get(key) != when
+            if not is_outdated:
+                self._call_back(key)
         if self._heap:
-            self._arm(self._heap[0][0] - time.monotonic())
+            first_time, _ = self._heap[0]
+            self._arm(first_time - time.monotonic())
+
+    def _call_back(self, key: Any) -> None:
+        """Call back for *key*. If that fails, *key* is due again in a while: it must
+        not wait for ever."""
+        del self._times[key]
+        has_failed = True
+        with self._isolated("processing of held requests"):
+            self._on_due(key)
+            has_failed = False
+        if has_failed:
+            self.set(key, _RETRY_SECONDS)
 
 
 class PeriodicTask:
@@ -110,33 +129,35 @@ class PeriodicTask:
 
     def __init__(self, task: Callable[[], Awaitable[None]]) -> None:
         self._task = task
-        self._turn = DeferredLock()
+        self._lock = DeferredLock()
         self._timer: CallLaterResult | None = None
         self._ended = False
 
     async def begin(self) -> None:
+        """Call the function now, and every second from now on."""
         await self.now()
         if not self._ended:
-            self._timer = call_later(
-                _PERIOD_SECONDS, lambda: deferred_from_coro(self.begin())
-            )
+            self._timer = call_later(_PERIOD_SECONDS, self._begin_again)
+
+    def _begin_again(self) -> None:
+        deferred_from_coro(self.begin())
 
     async def now(self, *, last: bool = False) -> None:
-        """Call it at once; with *last*, never again."""
-        await maybe_deferred_to_future(self._turn.acquire())
+        """Call the function at once; with *last*, never again."""
+        await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._ended:
                 self._ended = last
                 await self._task()
         finally:
-            self._turn.release()
+            self._lock.release()
         if last and self._timer is not None:
             self._timer.cancel()
 
 
 async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -> T:
-    """Return what *waiting* comes to, even if it can't be cancelled. After some *seconds* (None: no
-    limit), raise *late*."""
+    """Return what *waiting* comes to. After some *seconds* (None: no limit), cancel it
+    and raise *late*, even if *waiting* doesn't let itself be cancelled."""
     done: Deferred[T] = Deferred()
     is_over = False
 
@@ -145,18 +166,23 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
             done.callback(result)  # a Failure goes to the errbacks
 
     waiting.addBoth(finish)
-    timer = None if seconds is None else call_later(seconds, finish, Failure(late))  # type: ignore[no-untyped-call]
+    timer = None
+    if seconds is not None:
+        failure = Failure(late)  # type: ignore[no-untyped-call]
+        timer = call_later(seconds, finish, failure)
     try:
         return await maybe_deferred_to_future(done)
     finally:
         if timer is not None:
             timer.cancel()
-        # If this coroutine is being closed, nothing may call it back.
+        # cancel() calls finish(), which must not resume this coroutine: it may be about
+        # to be closed.
         is_over = True
         waiting.cancel()
 
 
 async def pause(seconds: float = 0) -> None:
+    """Let the event loop have at least one turn, and *seconds* pass."""
     over: Deferred[None] = Deferred()
     timer = call_later(seconds, over.callback, None)
     try:
@@ -166,6 +192,8 @@ async def pause(seconds: float = 0) -> None:
 
 
 class Slices:
+    """Slices of time, after each of which the event loop should get a turn."""
+
     def __init__(self) -> None:
         self._until = time.perf_counter() + SLICE_SECONDS
 
@@ -181,7 +209,7 @@ class Slices:
 async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """Yield *items*. After each slice of time, the event loop gets a turn."""
     slices = Slices()
-    for one in items:
-        yield one
+    for item in items:
+        yield item
         if slices.renew_if_over():
             await pause()

@@ -1,9 +1,12 @@
 """Held requests on disk, under JOBDIR, from the moment they are held.
 
-Scrapy's own disk queues write their index only on a clean shutdown, so a kill would lose requests
-(docs/DESIGN.md). Their order is in memory too, so that a failing disk doesn't stop the crawl: what
-happens when it is full, say, is in storages/journal.py.
-Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code anyway.
+Scrapy's own disk queues write their index only on a clean shutdown, so a kill would
+lose requests (docs/DESIGN.md). The order of held requests is also in memory, in the
+queues of origins/queue.py, so that a failing disk doesn't stop the crawl. What happens
+when the disk is full, say, is in storages/journal.py.
+
+Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code
+anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import sqlite3
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy import Request, Spider
 from scrapy.utils.request import request_from_dict
@@ -30,12 +33,18 @@ logger = get_logger(__name__)
 FILE_NAME = "rep-held.sqlite"
 
 ROW_KEY = "_rep_held_row"
-"""Meta key of requests that have left the gate: their row here, see
-:class:`~scrapy_rep.engine.access.Trail`."""
+"""Meta key of requests that have left the gate: the number of their row in the table
+``held``. A ``Trail`` (engine/access.py) follows them by it."""
 
-# States of a row: HELD; GIVEN_UP in this run, kept for the next.
-HELD, GIVEN_UP = 0, 1
+HELD = 0
+"""The state of a row while its request is held."""
+GIVEN_UP = 1
+"""The state of a row whose request was given up in this run, and is kept for the
+next."""
 
+# The table held has the requests. Its "since" is in seconds of the running time of all
+# runs together; clock has that time; and released has when the requests of an origin
+# were released last.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -49,40 +58,50 @@ CREATE TABLE IF NOT EXISTS held (
 CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, ran REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 """
-# The column of the request.
-_REQUEST = 4
+# The index of the column "request" in a row of the table held.
+_REQUEST_COLUMN = 4
 
-# SQLite keeps anything in any column.
-_SOUND = """
+# The rows without the requests. SQLite keeps anything in any column: what isn't sound
+# stays in the file.
+_SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
 AND typeof(since) = 'real' AND since BETWEEN 0 AND 1e10
-AND typeof(state) = 'integer' AND typeof(priority) = 'integer' AND typeof(fingerprint) = 'integer'
+AND typeof(state) = 'integer' AND typeof(priority) = 'integer'
+AND typeof(fingerprint) = 'integer'
 ORDER BY id
 """
-_RELEASED = "SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10"
-_REST = """
-SELECT (SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10),
-       (SELECT count(*) FROM held)
+_RELEASES = """
+SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10
+"""
+# The time for which earlier runs have run, and the number of all rows, sound or not.
+_TIME_AND_COUNT = """
+SELECT (
+    SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10
+), (
+    SELECT count(*) FROM held
+)
 """
 
-# Rows deleted at a time.
-_ROWS = 20
-# A priority beyond that is written as this one: SQLite's integers end.
+# Rows are deleted so many at a time: fewer statements.
+_DELETED_AT_A_TIME = 20
+# SQLite's integers have 64 bits. A priority beyond that is written as this one.
 _MAX_PRIORITY = 1 << 62
 
 
 class DiskHold:
-    """Held requests in a SQLite file. A row stays until its request has been dealt with: a kill
-    loses none, and at worst one is fetched twice."""
+    """Held requests in a SQLite file. A row stays until its request has been dealt
+    with: a kill loses none, and at worst one is fetched twice."""
 
     def __init__(self, directory: str, spider: Spider, following: Following) -> None:
         self._spider = spider
         self._following = following
         self._trail = following.trail(ROW_KEY, self._done)
-        """Of requests that have left the gate, with their rows."""
+        """Follows requests that have left the gate, until the crawl is done with
+        them."""
         self._path = Path(directory, FILE_NAME)
-        self._looked = False  # whether an earlier run was killed
+        self._has_opened = False
+        """Whether this run has tried to open the file."""
         self.journal = Journal(
             self._path,
             SCHEMA,
@@ -92,94 +111,128 @@ class DiskHold:
             "what is held from now on stays in memory, and is lost if the crawl is killed",
             gauge="rep/down/held",
         )
-        # By origin, what an earlier run held, and the fingerprints of these requests.
         self.recovered: dict[str, list[Held]] = {}
+        """By origin: what an earlier run held."""
         self._earlier: dict[str, Counter[int]] = {}
-        self.ran = 0.0  # seconds for which earlier runs have run
+        """By origin: how many requests with each fingerprint an earlier run held, see
+        :meth:`recognise`."""
+        self.ran = 0.0
+        """Seconds for which earlier runs have run."""
         self._warned = False
+        """A request that can't be written to disk was reported."""
         self._unreadable = 0
+        """How many rows could not be read."""
         self._why_unreadable: object = None
-        self._finished: list[
-            int
-        ] = []  # rows to be deleted: the crawl is done with their requests
+        """Why the first of these could not."""
+        self._finished: list[int] = []
+        """Rows to be deleted: the crawl is done with their requests."""
 
     def open(self) -> bool:
-        """Open the file, and take over an earlier run's requests. Return whether it works. Blocks."""
-        # SQLite's last connection deletes the WAL; a run closes this file after Scrapy's queue.
-        killed = not self._looked and self._path.with_name(f"{FILE_NAME}-wal").exists()
-        self._looked = True
-        queue = self._path.with_name("requests.queue")
-        if killed and any({*files} - {"active.json"} for *_, files in os.walk(queue)):
-            message = (
-                "The last run in %(directory)s was killed. Scrapy saves its queue only when it is closed "
-                "in order: requests that waited in %(queue)s are lost, and it may lose more, with errors "
-                "such as 'Task exception was never retrieved'. To start with an empty queue, stop this "
-                "run and delete it; to request lost pages again, delete requests.seen, too. What "
-                "scrapy-rep holds isn't affected."
-            )
-            values = {"directory": self._path.parent, "queue": queue}
-            logger.warning(message, values, extra={"spider": self._spider})
+        """Open the file, and take over an earlier run's requests. Return whether it
+        works. Blocks."""
+        if not self._has_opened:
+            self._has_opened = True
+            self._warn_if_killed()
         return self.journal.open(self._recover) is not None
+
+    def _warn_if_killed(self) -> None:
+        """Warn if the earlier run was killed, and requests in Scrapy's queue on disk
+        are lost."""
+        # SQLite's last connection deletes this file, and a run closes it after Scrapy's
+        # queue.
+        if not self._path.with_name(f"{FILE_NAME}-wal").exists():
+            return
+        queue = self._path.with_name("requests.queue")
+        if not _has_requests(queue):
+            return
+        logger.warning(
+            "The last run in %(directory)s was killed. Scrapy saves its queue only when it is closed "
+            "in order: requests that waited in %(queue)s are lost, and it may lose more, with errors "
+            "such as 'Task exception was never retrieved'. To start with an empty queue, stop this "
+            "run and delete it; to request lost pages again, delete requests.seen, too. What "
+            "scrapy-rep holds isn't affected.",
+            {"directory": self._path.parent, "queue": queue},
+            extra={"spider": self._spider},
+        )
 
     def _recover(self, db: sqlite3.Connection) -> bool:
         """Take over what an earlier run left, without the requests themselves."""
-        self.recovered, self._earlier = {}, {}
-        rows = db.execute(_SOUND).fetchall()
-        ran, all_rows = db.execute(_REST).fetchone()
-        released: dict[object, float] = dict(db.execute(_RELEASED).fetchall())
-        # A killed run has taken at least until its last request was held.
-        self.ran = max(ran or 0.0, *(row[2] for row in rows), 0.0)
-        for number, (row, origin, since, state, priority, fingerprint) in enumerate(
-            rows, -len(rows)
-        ):
-            # The time of requests that had been released begins anew. Those that were given up wait anew.
-            since = max(since, min(released.get(origin, 0.0), self.ran)) - self.ran
-            if state == GIVEN_UP:
-                since = 0.0
-            held = Held(-priority, number, since, row=row, counts=True)
-            self.recovered.setdefault(origin, []).append(held)
-            if fingerprint:
-                self._earlier.setdefault(origin, Counter())[fingerprint] += 1
-        if all_rows > len(rows):
-            self.skip(all_rows - len(rows), "damaged")
+        self.recovered = {}
+        self._earlier = {}
+        rows = [_Row(*columns) for columns in db.execute(_SOUND_ROWS)]
+        ran, row_count = db.execute(_TIME_AND_COUNT).fetchone()
+        released_at: dict[str, float] = dict(db.execute(_RELEASES).fetchall())
+        # A killed run has run at least until its last request was held.
+        last_held = max((row.since for row in rows), default=0.0)
+        self.ran = max(ran or 0.0, last_held, 0.0)
+        # Negative numbers: these came before all requests of this run.
+        for number, row in enumerate(rows, -len(rows)):
+            since = self._seconds_since(row, released_at.get(row.origin, 0.0))
+            held = Held(-row.priority, number, since, row=row.id, counts=True)
+            self.recovered.setdefault(row.origin, []).append(held)
+            if row.fingerprint:
+                fingerprints = self._earlier.setdefault(row.origin, Counter())
+                fingerprints[row.fingerprint] += 1
+        if row_count > len(rows):
+            self.skip(row_count - len(rows), "damaged")
         return True
+
+    def _seconds_since(self, row: _Row, released_at: float) -> float:
+        """Return since when the request of *row* waits, in seconds since this run began
+        (so 0 or negative). *released_at*: when the requests of its origin were
+        released, in seconds of all runs."""
+        if row.state == GIVEN_UP:
+            return 0.0  # its time begins anew with this run
+        # The time of requests that had been released begins anew with that moment.
+        began_at = max(row.since, min(released_at, self.ran))
+        return began_at - self.ran
 
     # Requests come and go
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
-        """Write *held*. Return what stays in memory: all of it if it can't be serialised, or another file
-        has it."""
+        """Write *held*, a request to *origin*. Return what stays in memory: its place
+        in the order; all of it if it can't be serialised, or if another file has it."""
         if self._following.stays_in_memory(held.request):
             return held
         try:
             data = dumps(held.request, self._spider)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
-            if not self._warned:
-                self._warned = True
-                logger.warning(
-                    "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
-                    "crawl is killed. Further requests like it are not reported.",
-                    {"request": held.request, "error": error},
-                    extra={"spider": self._spider},
-                )
+            self._warn_once(held.request, error)
             return held
         row = held.row or self.journal.new_id("held")
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
         self.journal.put(
-            "held", (row, origin, since, state, data, priority, fingerprint)
+            "held",
+            (row, origin, since, state, data, priority, fingerprint),
         )
         self._following.stored(held.request)
-        return Held(*held[:3], row=row, counts=True)
+        return Held(held.urgency, held.number, held.since, row=row, counts=True)
+
+    def _warn_once(self, request: Request, error: Exception) -> None:
+        """Warn that *request* can't be written to disk, the first time that this
+        happens."""
+        if self._warned:
+            return
+        self._warned = True
+        logger.warning(
+            "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
+            "crawl is killed. Further requests like it are not reported.",
+            {"request": request, "error": error},
+            extra={"spider": self._spider},
+        )
 
     def release(self, origin: str, now: float) -> None:
-        """Note that an answer has come for those of *origin*, at *now* in seconds since this run began:
-        if it is down again before they have left, their time begins anew."""
-        self.journal.put("released", (origin, max(0.0, self.ran + now)))
+        """Note that the requests to *origin* are released at *now*, in seconds since
+        this run began. If the origin is unreachable again before they have left, their
+        time begins anew."""
+        released_at = max(0.0, self.ran + now)
+        self.journal.put("released", (origin, released_at))
 
     def forget_release(self, origin: str) -> None:
-        """Note that all of *origin* have left."""
+        """Note that all requests to *origin* have left, so their time can't begin anew
+        any more."""
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
@@ -187,7 +240,8 @@ class DiskHold:
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if it can't be read: then the next run tries."""
+        """Return *held* with its request; None if it can't be read: then the next run
+        tries."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -197,80 +251,115 @@ class DiskHold:
     def load(self, held: Held) -> Request:
         """Return the request of *held*. Raises if it is unreadable."""
         unwritten = self.journal.unwritten("held", held.row)
-        query = "SELECT request FROM held WHERE id = ?"
-        found = (
-            [unwritten[_REQUEST:]] if unwritten else self.journal.read(query, held.row)
-        )
-        if not found:
+        if unwritten:
+            return loads(unwritten[_REQUEST_COLUMN], self._spider)
+        rows = self.journal.read("SELECT request FROM held WHERE id = ?", held.row)
+        if not rows:
             raise ValueError("damaged")
-        return loads(found[0][0], self._spider)
+        data = rows[0][0]
+        return loads(data, self._spider)
 
     def left(self, origin: str, held: Held, *, given_up: bool) -> None:
-        """Note that *held* has left the gate. Its row is deleted once the crawl is done with the request.
-        If it was *given_up*, the next run has it again."""
+        """Note that *held*, a request to *origin*, has left the gate. Its row is
+        deleted once the crawl is done with the request. If it was *given_up*, the next
+        run has it again."""
         if held.number < 0:
-            self.recognise(origin, held.request)  # a retry of it isn't
+            # An earlier run held it. Now that it has left, a retry of it isn't to be
+            # recognised as that.
+            self.recognise(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
         elif held.row is not None:
             self._trail.begin(held.request, held.row)
 
     def _done(self, row: int) -> None:
+        """Delete *row*, at once or later: the crawl is done with its request."""
         self._finished.append(row)
-        if len(self._finished) >= _ROWS:
-            self._forget()
+        if len(self._finished) >= _DELETED_AT_A_TIME:
+            self._delete_finished()
 
-    def _forget(self) -> None:
-        finished, self._finished = self._finished, []
+    def _delete_finished(self) -> None:
+        finished = self._finished
+        self._finished = []
         self.journal.delete("held", *finished)
 
     def recognise(self, origin: str, request: Request) -> bool:
-        """Recognise *request* as one that an earlier run held, and that the spider or Scrapy's queue has
-        yielded again: each held one once. Return whether it is one."""
+        """Recognise *request*, to *origin*, as one that an earlier run held, and that
+        the spider or Scrapy's queue has yielded again. Each that was held is recognised
+        once. Return whether it is one."""
         earlier = self._earlier.get(origin)
-        if earlier is None or not earlier[fingerprint := self._fingerprint(request)]:
+        if earlier is None:
+            return False
+        fingerprint = self._fingerprint(request)
+        if not earlier[fingerprint]:
             return False
         earlier[fingerprint] -= 1
         self._following.stored(request)
         return True
 
     def _fingerprint(self, request: Request) -> int:
-        """Return what tells *request* from others; 0 if nothing does."""
+        """Return what tells *request* from others, a number of 63 bits; 0 if nothing
+        does."""
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
-            # A project's own fingerprint need not be a hash: any URLs may share its first bytes.
-            short = blake2b(fingerprinter.fingerprint(request), digest_size=8).digest()
+            fingerprint = fingerprinter.fingerprint(request)
+            # A project's own fingerprint need not be a hash: any URLs may share its
+            # first bytes.
+            digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
-        return int.from_bytes(short, "big") >> 1 or 1
+        return int.from_bytes(digest, "big") >> 1 or 1
 
     # The file
 
     def skip(self, count: int, why: object) -> None:
+        """Note that *count* rows can't be read, and *why*. They stay in the file."""
         self._unreadable += count
         self._why_unreadable = self._why_unreadable or why
 
     async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file, every second. *ran*: seconds that this run has run, if to be recorded."""
+        """Maintain the file, every second. *ran*: seconds that this run has run, if to
+        be recorded."""
         if ran is not None:
             self.journal.put("clock", (1, self.ran + ran))
-        self._forget()
+        self._delete_finished()
         await self.journal.flush()
 
     def close(self) -> None:
-        """Close the file: what has left is done, the rest is for the next run. Blocks."""
+        """Close the file: what has left is done, the rest is for the next run.
+        Blocks."""
         self._finished += self._trail.numbers
-        self._forget()
+        self._delete_finished()
         if self._unreadable:
-            count = counted(self._unreadable, "held request")
-            values = {
-                "count": count,
-                "path": self.journal.path,
-                "error": self._why_unreadable,
-            }
-            message = "%(count)s could not be read from %(path)s (%(error)s); left there for the next run"
-            logger.warning(message, values, extra={"spider": self._spider})
+            logger.warning(
+                "%(count)s could not be read from %(path)s (%(error)s); left there for the next run",
+                {
+                    "count": counted(self._unreadable, "held request"),
+                    "path": self.journal.path,
+                    "error": self._why_unreadable,
+                },
+                extra={"spider": self._spider},
+            )
         self.journal.close()
+
+
+class _Row(NamedTuple):
+    """A row of the table ``held``, without the request."""
+
+    id: int
+    origin: str
+    since: float
+    state: int
+    priority: int
+    fingerprint: int
+
+
+def _has_requests(queue: Path) -> bool:
+    """Whether the folder *queue*, Scrapy's queue on disk, has more than its index."""
+    for _, _, names in os.walk(queue):
+        if set(names) - {"active.json"}:
+            return True
+    return False
 
 
 def dumps(request: Request, spider: Spider) -> bytes:
@@ -279,5 +368,6 @@ def dumps(request: Request, spider: Spider) -> bytes:
 
 
 def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its callback."""
+    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its
+    callback."""
     return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

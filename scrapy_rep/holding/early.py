@@ -1,9 +1,11 @@
-"""Requests that needn't be queued (REP.md section 14): what fresh rules forbid is dropped when it is
-about to enter the scheduler.
+"""Requests that needn't be queued (REP.md section 14): what fresh rules forbid is
+dropped when it is about to enter the scheduler.
 
-It stands in for a documented method of the project's scheduler, ``enqueue_request()``, as the gate
-does for two others. So all handlers of ``request_scheduled`` have run. A handler that raised would come
-before some of them, and each exception would keep its request in a reference cycle.
+:class:`EarlyDrops` stands in for a documented method of the project's scheduler,
+``enqueue_request()``, as the gate (gate.py) does for two others. When the engine calls
+it, all handlers of ``request_scheduled`` have run. If we were such a handler, and
+raised, we would come before some of the others, and each exception would keep its
+request in a reference cycle.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import in_slices
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding.handing_back import HANDED_BACK
-from scrapy_rep.origins.agents import SCHEME
+from scrapy_rep.origins.agents import SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
@@ -32,11 +34,15 @@ from scrapy_rep.reporting.recorder import Recorder
 
 logger = get_logger(__name__)
 
-# Errbacks that wait to be called, or whose output isn't handled yet. Without a limit, a page of a
-# million links would fill the memory. Further requests go to the scheduler.
+# The most errbacks that wait to be called, or whose output isn't handled yet. Without a
+# limit, a page of a million links would fill the memory. Further requests go to the
+# scheduler.
 _MOST_ERRBACKS = 1000
 
 Refusal: TypeAlias = Callable[[Request, OriginState, str], RobotsDisallowed | None]
+"""Returns what the middleware would raise for a request, given the state of its origin
+(which is fresh) and the path that rules match; None if the request passes, or if that
+isn't known yet."""
 
 
 class EarlyDrops:
@@ -52,12 +58,15 @@ class EarlyDrops:
         refusal: Refusal,
         may_seed: Callable[[Request, str], bool],
     ) -> None:
-        """*middleware* judges requests that are not dropped here.
+        """Requests that are not dropped here go through the queue to *middleware*.
 
-        :param refusal: returns what it would raise for a request to an origin whose state is fresh
-        :param may_seed: whether a request, whose URL begins with a prefix, may tell sitemaps to it
+        :param refusal: returns what *middleware* would raise
+        :param may_seed: whether a request, whose URL begins with a prefix, may tell
+            *middleware* of sitemaps
         """
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._is_usual = origins.agents.is_usual
@@ -68,52 +77,71 @@ class EarlyDrops:
         self._is_wanted = not (
             is_interactive(context.crawler) or context.settings.dry_run
         )
-        self._scheduling: Scheduling | None = None  # None: nothing is dropped here
+        self._scheduling: Scheduling | None = None
+        """Knows which request the engine is about to schedule; None: nothing is dropped
+        here."""
         self._enqueue: Callable[[Request], bool]
-        self._counted = BoundedSet()
+        """The scheduler's own ``enqueue_request()``."""
+        self._refused_paths = BoundedSet()
+        """Of which a refused request was counted, by origin; see :meth:`remember`."""
         self._waiting: deque[tuple[Request, RobotsDisallowed]] = deque()
+        """Requests whose errbacks are to be called, and with what."""
         self._unsettled = 0
-        """Errbacks whose output isn't handled yet."""
+        """How many errbacks were called whose output isn't handled yet."""
         self._closing = False
         self.is_pending = False
-        """Whether requests were dropped in this turn of the event loop, or errbacks wait. A spider
-        that schedules the next URL when it is idle gets another turn then."""
+        """Whether requests were dropped in this turn of the event loop, or errbacks
+        wait. The gate counts that as work. Otherwise, a spider that schedules its next
+        URL when it is idle would get no second ``spider_idle`` after the next URL was
+        dropped."""
 
     def begin(self, scheduler: Any) -> None:
-        """Drop requests from now on, unless they could come to another end."""
+        """Drop requests from now on, unless something could give them another end."""
         if not self._is_wanted:
             return
-        engine = self._context.engine
-        obstacle = engine.obstacle_before(self._middleware) or self._retried()
+        engine = self._engine
+        obstacle = engine.obstacle_before(self._middleware) or self._obstacle_after()
         if not obstacle:
-            self._enqueue = scheduler.enqueue_request
-            try:
-                scheduler.enqueue_request = self.enqueue_request
-            except AttributeError:  # __slots__
-                obstacle = (
-                    f"{type(scheduler).__name__} doesn't let its methods be replaced"
-                )
+            obstacle = self._replace_method(scheduler)
         if obstacle:
-            message = "Requests that robots.txt forbids are queued until their turn comes: %(why)s"
-            logger.info(message, {"why": obstacle}, extra=self._context.extra)
+            logger.info(
+                "Requests that robots.txt forbids are queued until their turn comes: %(why)s",
+                {"why": obstacle},
+                extra=self._context.extra,
+            )
             return
         self._scheduling = engine.scheduling()
         engine.before_closing(Stage.HOLDING, self._before_closing)
 
-    def _retried(self) -> str:
+    def _obstacle_after(self) -> str:
         """Return why Scrapy would try refused requests again; empty if it wouldn't."""
         settings = self._context.crawler.settings
-        if settings.getbool("RETRY_ENABLED"):
-            for name in settings.getlist("RETRY_EXCEPTIONS"):
-                if issubclass(RobotsDisallowed, load_object(name)):
-                    return f"RETRY_EXCEPTIONS has {name}, so refused requests are tried again"
+        if not settings.getbool("RETRY_ENABLED"):
+            return ""
+        for name in settings.getlist("RETRY_EXCEPTIONS"):
+            if issubclass(RobotsDisallowed, load_object(name)):
+                return (
+                    f"RETRY_EXCEPTIONS has {name}, so refused requests are tried again"
+                )
+        return ""
+
+    def _replace_method(self, scheduler: Any) -> str:
+        """Stand in for the ``enqueue_request()`` of *scheduler*. Return why that can't
+        be; empty if it can."""
+        self._enqueue = scheduler.enqueue_request
+        try:
+            scheduler.enqueue_request = self.enqueue_request
+        except AttributeError:  # it has __slots__
+            return f"{type(scheduler).__name__} doesn't let its methods be replaced"
         return ""
 
     def enqueue_request(self, request: Request) -> Any:
-        """Drop *request* if fresh rules forbid it. Else return what the scheduler returns for it."""
-        # Fast path, as in the middleware: most origins are unknown, or allow the request.
+        """Drop *request* if fresh rules forbid it. Else return what the scheduler
+        returns for it."""
+        # Fast path, as in the middleware: most origins are unknown, or allow the
+        # request.
         url = request.url
-        slash = url.find("/", SCHEME)
+        slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
         state = self._by_prefix.get(prefix)
         if state is None:
@@ -128,9 +156,8 @@ class EarlyDrops:
             and self._is_usual(request)
         ):
             return self._enqueue(request)
-        if self._may_drop(request, state, prefix) and self._drop_refused(
-            request, state, path
-        ):
+        may_drop = self._may_drop(request, state, prefix)
+        if may_drop and self._drop_if_refused(request, state, path):
             return True
         return self._enqueue(request)
 
@@ -148,69 +175,79 @@ class EarlyDrops:
             and not self._may_seed(request, prefix)
         )
 
-    def _drop_refused(self, request: Request, state: OriginState, path: str) -> bool:
-        """Drop *request* if it is refused. Return whether it is."""
+    def _drop_if_refused(self, request: Request, state: OriginState, path: str) -> bool:
+        """Drop *request* if the rules refuse it, and if there is room for its errback.
+        Return whether it was dropped."""
         try:
             error = self._refusal(request, state, path)
-        except Exception:  # noqa: BLE001 (of a project's overrules(): it fails the request later)
-            return False
+        except Exception:  # noqa: BLE001 (of a project's overrules())
+            return False  # it fails the request later, in the middleware
         if error is None:
             return False
-        has_errback = self._context.engine.has_errback(request)
-        if has_errback and len(self._waiting) + self._unsettled >= _MOST_ERRBACKS:
+        has_errback = self._engine.has_errback(request)
+        errback_count = len(self._waiting) + self._unsettled
+        if has_errback and errback_count >= _MOST_ERRBACKS:
             return False
         if not self.is_pending:
             self.is_pending = True
             call_later(0, self._end_turn)
         if not self.remember(request, state, path):
-            return True  # the dupe filter would have dropped it
+            # As if the dupe filter had dropped it: nobody is told, no errback called.
+            return True
         state.used_at = self._context.clock()
-        self._context.stats.inc_value("rep/cache/hit")
+        self._count("rep/cache/hit")
         self._recorder.dropped(request, error, state, direct=False)
         if has_errback:
             self._waiting.append((request, error))
         return True
 
     def remember(self, request: Request, state: OriginState, path: str) -> bool:
-        """Remember that *request*, which came from the scheduler or was about to go there, is
-        refused. Return whether it is the first to its path, and so counts: the dupe filter doesn't
-        know all that went before."""
+        """Remember that *request*, which came from the scheduler or was about to go
+        there, is refused. Return whether it counts, as the first to its path. The dupe
+        filter can't tell: requests that were dropped here never got there."""
         if self._scheduling is None or request.dont_filter:
             return True
         if request.method == "GET" and not request.body:
-            return self._counted.add((state.name, path))
-        return self._counted.add((state.name, path, request.method, request.body))
+            return self._refused_paths.add((state.name, path))
+        return self._refused_paths.add((state.name, path, request.method, request.body))
 
     # Errbacks
 
     def _end_turn(self) -> None:
+        """Begin to call the errbacks of requests that were dropped in this turn of the
+        event loop."""
         if self._waiting:
             deferred_from_coro(self._call_errbacks())
         else:
             self._end_pending()
 
     def _end_pending(self) -> None:
+        """Note that nothing is pending any more. The engine looks whether the crawl is
+        idle now."""
         self.is_pending = False
-        self._context.engine.wake()  # it may be idle now
+        self._engine.wake()
 
     async def _call_errbacks(self) -> None:
+        """Call the errbacks that wait, also those that come to wait meanwhile."""
         try:
-            async for request, error in in_slices(self._taken()):
-                output = self._context.engine.fail(request, error)
+            async for request, error in in_slices(self._take_waiting()):
+                output = self._engine.fail(request, error)
                 if not output.called:
                     self._unsettled += 1
-                    output.addBoth(self._settle)
+                    output.addBoth(self._note_settled)
         finally:
             self._end_pending()
 
-    def _taken(self) -> Iterator[tuple[Request, RobotsDisallowed]]:
+    def _take_waiting(self) -> Iterator[tuple[Request, RobotsDisallowed]]:
         while self._waiting:
             yield self._waiting.popleft()
 
-    def _settle(self, _: object) -> None:
+    def _note_settled(self, _: object) -> None:
+        """Note that the output of an errback was handled."""
         self._unsettled -= 1
 
     async def _before_closing(self) -> None:
-        """Call the errbacks that wait. What is scheduled from now on goes to the scheduler."""
+        """Call the errbacks that wait. What is scheduled from now on goes to the
+        scheduler."""
         self._closing = True
         await self._call_errbacks()

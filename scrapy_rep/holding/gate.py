@@ -1,10 +1,24 @@
-"""The gate at the scheduler's exit: a request whose robots.txt isn't known yet stays here, and the
-engine gets the next one (REP.md section 4; docs/DESIGN.md).
+"""The gate at the scheduler's exit: a request whose robots.txt isn't known yet stays
+here, and the engine gets the next one (REP.md section 4; docs/DESIGN.md).
 
 It stands in for two documented methods of the project's scheduler, whichever that is:
-``next_request()`` and ``has_pending_requests()``. A request leaves it once, returned by
-``next_request()``: nothing is scheduled again. ``Policy`` (origins/policy.py) decides what stays,
-holding.py for how long.
+``next_request()`` and ``has_pending_requests()``. When the engine asks for a request:
+
+1. ``Gate._next_in_turn`` gets it from the scheduler or, in turns, from ``Releases``
+   (hold.py), which has the requests that have stayed here and may leave now.
+2. If it is from the scheduler, and may not be fetched before it was checked (for a
+   sitemap's sake: ``SitemapSeeding.check`` in seeding/seeding.py), it stays until that
+   is done.
+3. If the rules of its origin are known and fresh, it goes on
+   (``Gate._keep_if_unknown``).
+4. Otherwise ``Policy`` (origins/policy.py) decides whether it stays or goes on. If it
+   stays, ``Holding`` (holding.py) has robots.txt fetched, and lets it leave later. If
+   there is no room for it, it goes back to the scheduler (handing_back.py), or goes on
+   and fails.
+
+What goes on goes to the middleware, which applies the rules
+(``RepMiddleware.process_request``). A request leaves the gate once, returned by
+``next_request()``: nothing is scheduled again.
 """
 
 from __future__ import annotations
@@ -25,7 +39,7 @@ from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.handing_back import HANDED_BACK, NO_PAST, Past
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import FOREIGN, SCHEME
+from scrapy_rep.origins.agents import FOREIGN_SCHEME, SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
@@ -37,10 +51,12 @@ from scrapy_rep.protocol.origin import ROBOTS_PATH, Origin
 logger = get_logger(__name__)
 
 Check: TypeAlias = Callable[[Request], "Coroutine[Any, Any, None] | None"]
+"""Returns something to await before anything is fetched for a request; None if there is
+nothing."""
 
-
-Passport: TypeAlias = "tuple[OriginState, Status]"
-"""What was known of a request's origin when the request left the gate. It counts until the request is sent."""
+KnownAtGate: TypeAlias = "tuple[OriginState, Status]"
+"""What was known of a request's origin when the request left the gate. It counts until
+the request is sent. A plain tuple, since one is made for each request."""
 
 
 class Gate:
@@ -54,77 +70,97 @@ class Gate:
         early: EarlyDrops,
         check: Check | None,
     ) -> None:
-        """*check* sees each request from the scheduler. It may return something to await before any fetch."""
+        """*check* gets each request from the scheduler; None if this crawl checks
+        none."""
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._early = early
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._held = holding.held
+        """The requests at the gate, also those that only wait."""
         self._releases = holding.releases
+        """Those of them that may leave, or are about to."""
         self._check = check
-        self._let_out: WeakKeyDictionary[Request, Passport | None] = WeakKeyDictionary()
-        """Requests that have left. Until they get to the middleware, by what."""
-        self._scheduler_is_useless = False
-        """Whether it has only requests for which there is no room. The engine asks again at its next
-        event, after some seconds at most."""
-        self._schedulers_turn = False
+        self._known_at_gate: WeakKeyDictionary[Request, KnownAtGate | None] = (
+            WeakKeyDictionary()
+        )
+        """Requests that have left. None: nothing was known, or the middleware has dealt
+        with the request."""
+        self._is_scheduler_exhausted = False
+        """Whether the scheduler has only requests that were handed back to it, for
+        which there is no room. The engine asks again at its next event, after some
+        seconds at most."""
+        self._is_schedulers_turn = False
+        """Whether the scheduler is asked before ``Releases``."""
         self._idle_since: float | None = None
+        """When the crawl began to do nothing but wait (``time.monotonic()``); None if
+        it does more."""
         self._idle_after = context.settings.hold_idle
-        self._next: Callable[[], Request | None]
-        self._has_pending: Callable[[], bool]
-        self._aside = False
-        """Whether the scheduler's own methods count: it calls them itself, or the crawl has ended."""
+        """Seconds of nothing but waiting, after which ``spider_idle`` is sent."""
+        self._next_scheduled: Callable[[], Request | None]
+        self._has_scheduled: Callable[[], bool]
+        self._is_bypassed = False
+        """Whether the scheduler's own methods count: it calls them itself, or the crawl
+        has ended."""
         context.crawler.signals.connect(
             self._spider_opened, scrapy_signals.spider_opened
         )
 
     def _spider_opened(self) -> None:
-        engine = self._context.engine
+        """Stand in for the scheduler's methods from now on."""
+        engine = self._engine
         scheduler = engine.scheduler
-        self._next, self._has_pending = (
-            scheduler.next_request,
-            scheduler.has_pending_requests,
-        )
+        self._next_scheduled = scheduler.next_request
+        self._has_scheduled = scheduler.has_pending_requests
         if engine.scheduler_is_foreign:
-            self._idle_after = 0.0
+            self._idle_after = 0.0  # spider_idle is how such a scheduler gets more
         engine.before_closing(Stage.GATE, self._stand_aside)
         engine.start_waits_while(self.has_no_room)
         try:
             scheduler.next_request = self.next_request
-            scheduler.has_pending_requests = self.has_pending_requests
-        except (
-            AttributeError
-        ):  # __slots__: its requests wait in the middleware, as others do
-            message = (
+            scheduler.has_pending_requests = self.look_for_pending_requests
+        except AttributeError:  # it has __slots__
+            # Its requests wait for robots.txt in the middleware, as direct downloads
+            # do.
+            logger.info(
                 "%(scheduler)s doesn't let its methods be replaced: requests wait for robots.txt in the "
-                "downloader, and none are held"
+                "downloader, and none are held",
+                {"scheduler": type(scheduler).__name__},
+                extra=self._context.extra,
             )
-            values = {"scheduler": type(scheduler).__name__}
-            logger.info(message, values, extra=self._context.extra)
         self._early.begin(scheduler)
 
-    def __contains__(self, request: Request) -> bool:
-        """Whether *request* came through here, unlike a media pipeline's direct downloads."""
-        return request in self._let_out
+    # What the middleware asks about a request
 
-    def passport_of(self, request: Request) -> Passport | None:
-        """Return by what *request* came through here, if it did, and something was known of its origin.
-        The origin may have been forgotten since, or its robots.txt be unreachable again."""
-        return self._let_out.get(request)
+    def __contains__(self, request: Request) -> bool:
+        """Whether *request* came through here, unlike a media pipeline's direct
+        downloads."""
+        return request in self._known_at_gate
+
+    def known_at_gate(self, request: Request) -> KnownAtGate | None:
+        """Return what was known of the origin of *request* when it left the gate; None
+        if nothing was, or if it didn't come through here. Since then, the origin may
+        have been forgotten, or its robots.txt be unreachable again."""
+        return self._known_at_gate.get(request)
 
     def arrived(self, request: Request) -> bool:
-        """Note that *request* has been dealt with in the middleware. Return whether it came through
-        here."""
-        if request not in self._let_out:
+        """Note that *request* has been dealt with in the middleware. Return whether it
+        came through here."""
+        if request not in self._known_at_gate:
             return False
-        self._let_out[request] = None
+        self._known_at_gate[request] = None
         return True
 
+    # What the engine asks for
+
     def next_request(self) -> Request | None:
-        """Return the next request that may go on to the middleware; None if there is none now."""
-        if self._aside:
-            return self._next()
+        """Return the next request that may go on to the middleware; None if there is
+        none now."""
+        if self._is_bypassed:
+            return self._next_scheduled()
         if self._holding.closing:
             return None
         request = self._next_in_turn()
@@ -133,131 +169,172 @@ class Gate:
         return request
 
     def _next_in_turn(self) -> Request | None:
-        """Take turns with the scheduler: thousands that leave must not delay an urgent request there."""
-        has_leaving = bool(self._releases.has_turns or self._releases.loose)
-        scheduler_waits = self._schedulers_turn or self._scheduler_is_useless
-        self._schedulers_turn = has_leaving and not scheduler_waits
+        """Return the next request of the scheduler or, in turns, of ``Releases``:
+        thousands that leave must not delay an urgent request in the scheduler."""
+        has_leaving = bool(self._releases.has_turns or self._releases.ready)
+        had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
+        self._is_schedulers_turn = has_leaving and not had_turn
         request = None
-        if has_leaving and not self._schedulers_turn:
+        if has_leaving and not self._is_schedulers_turn:
             request = self._next_released()
         if request is None:
-            self._scheduler_is_useless = False
+            self._is_scheduler_exhausted = False
             request = self._next_of_scheduler()
-        if request is None and self._schedulers_turn:
+        if request is None and self._is_schedulers_turn:
             request = self._next_released()
         return request
 
     def _next_released(self) -> Request | None:
+        """Return the next request that has stayed here and may leave now, and remember
+        what is known of its origin."""
         request = self._releases.next()
         if request is not None:
-            self._let_out[request] = self._passport_for(request)
+            self._known_at_gate[request] = self._known_now(request)
         return request
 
-    def _passport_for(self, request: Request) -> Passport | None:
+    def _known_now(self, request: Request) -> KnownAtGate | None:
+        """Return what is known of the origin of *request*, also if a fetch is due; None
+        if nothing is."""
         try:
-            known, _ = self._origins.find(request)
+            state_or_origin, _ = self._origins.find(request)
         except ValueError:
             return None  # it has no origin
-        state = (
-            self._origins.cache.look_up(known) if isinstance(known, Origin) else known
-        )
-        return None if state is None else (state, state.status.counts_as)
+        if isinstance(state_or_origin, OriginState):
+            state: OriginState | None = state_or_origin
+        else:
+            state = self._origins.cache.look_up(state_or_origin)
+        if state is None:
+            return None
+        return state, state.status.counts_as
 
     def _next_of_scheduler(self) -> Request | None:
-        """Return a request of the scheduler that needn't wait, or one that leaves in place of one that
-        stays. Nothing has to poll: an answer wakes the engine, and so does one that is late."""
-        until = time.perf_counter() + SLICE_SECONDS
-        while self._held.may_wait and not self._scheduler_is_useless:
+        """Return a request of the scheduler that needn't wait, or one that leaves in
+        place of one that stays. If there is none, the engine needn't ask again in a
+        while: an answer wakes it, and so does an answer that is late."""
+        slice_end = time.perf_counter() + SLICE_SECONDS
+        while self._held.may_wait and not self._is_scheduler_exhausted:
             request = self._ask_scheduler()
             if request is None:
                 return None
-            if not (self._begin_check(request) or self._keep_if_unknown(request)):
+            stays = self._begin_check(request) or self._keep_if_unknown(request)
+            if not stays:
                 return request
-            if self._releases.loose:
+            if self._releases.ready:
                 return self._next_released()
-            if time.perf_counter() >= until and not self._scheduler_is_useless:
-                self._context.engine.wake()
+            is_over = time.perf_counter() >= slice_end
+            if is_over and not self._is_scheduler_exhausted:
+                self._engine.wake()  # it asks again after other events
                 return None
         return None
 
     def _ask_scheduler(self) -> Request | None:
-        self._aside = True
+        """Return the scheduler's next request. It may call the methods in which we
+        stand in for it."""
+        self._is_bypassed = True
         try:
-            return self._next()
+            return self._next_scheduled()
         finally:
-            self._aside = False
+            self._is_bypassed = False
 
-    def has_pending_requests(self) -> bool:
-        """Whether requests are scheduled, may leave the gate, wait for an answer, or were dropped
-        just now. After a minute of only waiting (``hold_idle``), not: the spider may have other work."""
-        if self._aside:
-            return self._has_pending()
-        self._aside = True
+    def _ask_if_scheduled(self) -> bool:
+        """Return whether the scheduler has requests. It may call the methods in which
+        we stand in for it."""
+        self._is_bypassed = True
         try:
-            has_scheduled = self._has_pending()
+            return self._has_scheduled()
         finally:
-            self._aside = False
-        has_held, releases = self._held.has_requests, self._releases
-        if has_scheduled and not (self._scheduler_is_useless and has_held):
+            self._is_bypassed = False
+
+    def look_for_pending_requests(self) -> bool:
+        """Stand in for the scheduler's ``has_pending_requests()``: return whether the
+        crawl has work. While requests only wait for answers, that is so for a minute
+        (``hold_idle`` in settings.py). Then ``spider_idle`` is sent, since the spider
+        may have other work; the requests keep the crawl open
+        (``Holding._spider_idle``)."""
+        if self._is_bypassed:
+            return self._has_scheduled()
+        if self._has_work():
             self._idle_since = None
             return True
-        has_leaving = releases.has_turns or releases.loose or releases.checked
-        if has_leaving or self._early.is_pending:
-            self._idle_since = None
-            return True
-        if not has_held:
+        if not self._held.has_requests:
             return False
+        return self._count_idle_time()
+
+    def _has_work(self) -> bool:
+        """Whether requests are scheduled, may leave the gate, are being checked, or
+        were dropped just now."""
+        only_handed_back = self._is_scheduler_exhausted and self._held.has_requests
+        if self._ask_if_scheduled() and not only_handed_back:
+            return True
+        releases = self._releases
+        if releases.has_turns or releases.ready or releases.being_checked:
+            return True
+        return self._early.is_pending
+
+    def _count_idle_time(self) -> bool:
+        """Count the time in which requests only wait, and log what is held. Return
+        whether it is still short enough."""
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
         if self._held.tally.counted:
-            return True
+            return True  # their first answers are not late
         self._holding.tell(idle=True)
         return now - self._idle_since < self._idle_after
 
     async def _stand_aside(self) -> None:
-        """Leave the scheduler to itself: it may look at what it has left when it closes."""
-        self._aside = True
+        """Leave the scheduler to itself: it may look at what it has left when it
+        closes."""
+        self._is_bypassed = True
 
     def has_no_room(self) -> bool:
         """Whether no request of the scheduler is taken, and none may leave."""
-        return not (
-            self._held.may_wait or self._releases.loose or self._releases.may_leave()
-        )
+        if self._held.may_wait or self._releases.ready:
+            return False
+        return not self._releases.may_leave()
 
-    # Where a request goes
+    # Where a request of the scheduler goes
 
     def _begin_check(self, request: Request) -> bool:
-        """Begin the check for which *request* stays, if there is one. Return whether there is."""
-        check = self._check(request) if self._check is not None else None
+        """Begin the check for which *request* stays, if there is one. Return whether
+        there is."""
+        if self._check is None:
+            return False
+        check = self._check(request)
         if check is None:
             return False
-        self._releases.checked.add(request)
-        deferred_from_coro(self._stays_or_leaves(request, check))
+        self._releases.being_checked.add(request)
+        deferred_from_coro(self._go_on_after(check, request))
         return True
 
-    async def _stays_or_leaves(
-        self, request: Request, check: Coroutine[Any, Any, None]
+    async def _go_on_after(
+        self, check: Coroutine[Any, Any, None], request: Request
     ) -> None:
-        checked, kept = self._releases.checked, False
+        """Await *check*. Then let *request* stay or go on, as one that needs no check.
+        If the check raised something, the middleware raises it."""
+        being_checked = self._releases.being_checked
+        is_kept = False
         verdict: Exception | None = None
         try:
             await check
-            kept = request in checked and self._keep_if_unknown(request)
+            if request in being_checked:
+                is_kept = self._keep_if_unknown(request)
         except asyncio.CancelledError as error:
             verdict = RuntimeError(f"the check was cancelled ({type(error).__name__})")
         except Exception as error:  # noqa: BLE001 (for the middleware to raise)
             verdict = error
-        if request in checked:  # otherwise the spider closes
-            checked.remove(request)
-            if not kept:
-                self._releases.let_out(request, verdict)
+        if request not in being_checked:
+            return  # the spider closes: HandingBack.empty() has taken the request
+        being_checked.remove(request)
+        if not is_kept:
+            self._releases.make_ready(request, verdict)
 
     def _keep_if_unknown(self, request: Request) -> bool:
-        """Keep *request* here if its robots.txt isn't known. Return whether it is kept."""
+        """Keep *request* here if its robots.txt isn't known. Return whether it is
+        kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
-        state = self._by_prefix.get(url[: url.find("/", SCHEME) + 1])
+        state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
         if (
             state is not None
             and state.rules is not None
@@ -265,59 +342,72 @@ class Gate:
             and HANDED_BACK not in meta
             and not self._releases.has_turns
         ):
-            self._let_out[request] = state, state.status
+            self._known_at_gate[request] = state, state.status
             return False
         past = NO_PAST
         if HANDED_BACK in meta:
             past = self._holding.handing_back.restore(request)
-        kept = self._keep_or_let_out(request, past)
-        if not kept:
-            self._let_out.setdefault(request, None)
-        return kept
+        is_kept = self._keep_if_it_must_wait(request, past)
+        if not is_kept:
+            self._known_at_gate.setdefault(request, None)
+        return is_kept
 
-    def _keep_or_let_out(self, request: Request, past: Past) -> bool:
-        """Keep *request* if it has to wait. Return whether it is kept."""
-        if request.meta.get("dont_obey_robotstxt") or FOREIGN.match(request.url):
+    def _keep_if_it_must_wait(self, request: Request, past: Past) -> bool:
+        """Keep *request* here if it has to wait. Return whether it is kept. *past*:
+        what is known of the request from before the scheduler had it again."""
+        if request.meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(request.url):
             return False
         try:
-            known, path = self._origins.find(request)
+            state, path = self._origins.find(request)
         except ValueError:
             return False  # it has no origin, as the middleware will say
         if path == ROBOTS_PATH:
             return False
-        if isinstance(known, Origin):
-            return self._keep_unless_full(known, None, request, past)
-        if known.unreachable and not self._context.settings.dry_run:
-            return self._keep_unless_full(known.origin, known, request, past)
-        if self._holding.stay_behind(known.origin, request, past.waited):
+        if isinstance(state, Origin):  # nothing is known of it: a fetch is due
+            return self._keep_unless_full(state, None, request, past)
+        if state.unreachable and not self._context.settings.dry_run:
+            return self._keep_unless_full(state.origin, state, request, past)
+        if self._holding.stay_behind(state.origin, request, past.waited):
             return True
-        self._let_out[request] = known, known.status
+        self._known_at_gate[request] = state, state.status
         return False
 
     def _keep_unless_full(
         self, origin: Origin, state: OriginState | None, request: Request, past: Past
     ) -> bool:
-        """Make *request* wait, or be held, for an answer of *origin*, unless it had better leave.
-        Return whether it stays."""
-        holding, hold = self._holding, self._held
-        queue = hold.queues.get(origin)
-        # Without room, requests wait for a first answer all the same, unless it takes very long.
-        is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
-        may_be_full = state is not None or is_very_late
-        is_full = may_be_full and not hold.room_for(queue)
-        advice = self._origins.policy.at_the_gate(state, full=is_full)
+        """Make *request* wait, or be held, for an answer of *origin*, as ``Policy``
+        says. Return whether it stays, or goes back to the scheduler. *state*: what is
+        known of *origin*; None: a fetch is due."""
+        holding = self._holding
+        advice = self._origins.policy.at_the_gate(
+            state,
+            full=self._is_full(origin, state),
+        )
         if advice.action is Action.LEAVE:
-            if state is not None:
-                self._let_out[request] = state, state.status
+            if state is not None:  # it still counts if another attempt becomes due
+                self._known_at_gate[request] = state, state.status
             return False
-        if hold.disk is not None and hold.disk.recognise(str(origin), request):
-            self._context.stats.inc_value("rep/held/already")
-        elif advice.action is Action.STAY:
+        disk = self._held.disk
+        if disk is not None and disk.recognise(str(origin), request):
+            # An earlier run has held it, and it came again. (Each is recognised once.)
+            self._count("rep/held/already")
+            return True
+        if advice.action is Action.STAY:
             holding.keep(origin, state, request, past.waited)
-        elif holding.handing_back.hand_back(request, past.waited):
-            self._scheduler_is_useless = past.came_last
-        else:
-            holding.log.full(origin)
-            self._releases.verdicts[request] = advice.why
+            return True
+        if holding.handing_back.hand_back(request, past.waited):
+            # If it stood behind all others there, the scheduler has no other kind.
+            self._is_scheduler_exhausted = past.came_last
+            return True
+        holding.log.full(origin)
+        self._releases.verdicts[request] = advice.why  # it fails in the middleware
+        return False
+
+    def _is_full(self, origin: Origin, state: OriginState | None) -> bool:
+        """Whether no more requests to *origin* may stay. For a first answer (*state* is
+        None), requests wait even without room, unless it is very late."""
+        queue = self._held.queues.get(origin)
+        is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
+        if state is None and not is_very_late:
             return False
-        return True
+        return not self._held.room_for(queue)

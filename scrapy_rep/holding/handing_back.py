@@ -1,18 +1,22 @@
-"""Where requests go that can't stay at the gate: none is lost silently. During the crawl they are
-returned to a scheduler that isn't Scrapy's. At its end (Ctrl-C, say), what is on disk under JOBDIR
-stays there for the next run; the rest is returned to a scheduler that outlives the process, or
-its errbacks are called. Those that only waited are left to any scheduler, as without us.
+"""Where requests go that can't stay at the gate (gate.py): none is lost silently.
 
-They go in by the documented ``enqueue_request()``, past the dupe filter, which has seen them, and
-without the signal, which was sent. Their meta says what they were like before, for the process that
-gets them next.
+- During the crawl, if there is no room to hold them: back to the scheduler, unless it
+  is Scrapy's (:meth:`HandingBack.hand_back`).
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): what is on disk under
+  JOBDIR stays there for the next run. What has only waited goes back to any scheduler,
+  as it would have stayed there without us. What was held goes back to a scheduler that
+  outlives the process; with any other, its errback is called.
+
+The scheduler gets requests by its documented ``enqueue_request()``. So they pass
+neither the dupe filter, which has seen them, nor the signal ``request_scheduled``,
+which was sent. Their meta (:data:`HANDED_BACK`) says what they were like before, for
+the process that gets them next.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import suppress
 from typing import NamedTuple
 
 from scrapy import Request
@@ -34,11 +38,12 @@ logger = get_logger(__name__)
 HANDED_BACK = "_rep_held"
 """Meta key of a request while the scheduler has it again."""
 
-_AT_A_TIME = 20
-"""Errbacks called before the event loop gets a turn."""
-_LONGEST = 1e9
-"""Seconds that a request can have waited."""
-_LAST = -(1 << 20)
+_ERRBACKS_AT_A_TIME = 20
+"""Errbacks called before the event loop gets a turn: one takes 1 to 5 ms."""
+_MOST_SECONDS = 1e9
+"""Seconds that a request can have waited: 30 years. Anybody may have written more into
+its meta."""
+_LAST_PRIORITY = -(1 << 20)
 """The priority of a request that is handed back for want of room: after all others."""
 
 
@@ -46,12 +51,15 @@ class Past(NamedTuple):
     """What is known of a request from before the scheduler returned it."""
 
     waited: float | None = None
-    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't say."""
+    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't
+    say."""
     came_last: bool = False
-    """It had been put behind all others."""
+    """It had been put behind all others, for want of room. If it comes again, the
+    scheduler has nothing else."""
 
 
 NO_PAST = Past()
+"""Of a request that was never handed back."""
 
 
 class HandingBack:
@@ -59,144 +67,188 @@ class HandingBack:
 
     def __init__(self, context: CrawlContext, held: HeldRequests) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._held = held
         self.waiting = 0
-        """About how many the scheduler has for which there was no room."""
+        """How many of those that were handed back for want of room the scheduler still
+        has. Not exact: another process may share the scheduler."""
 
     def hand_back(self, request: Request, waited: float | None) -> bool:
-        """Hand back *request*, for which there is no room, behind all others. Return whether the
-        scheduler took it: Scrapy's own would return it at once. *waited*: the seconds for which it has."""
-        if self._held.disk is not None or not self._context.engine.scheduler_is_foreign:
+        """Hand back *request*, for which there is no room, behind all others. Return
+        whether the scheduler took it. Scrapy's own isn't asked: it would return the
+        request at once. *waited*: the seconds for which the request has waited here;
+        None: not at all."""
+        if self._held.disk is not None:
             return False
-        priority = min(request.priority - 1, _LAST)
-        handed_back = self._give_to_scheduler(request, waited or 0.0, priority)
-        if handed_back:
+        if not self._engine.scheduler_is_foreign:
+            return False
+        priority = min(request.priority - 1, _LAST_PRIORITY)
+        is_taken = self._give_to_scheduler(
+            request,
+            waited or 0.0,
+            priority,
+        )
+        if is_taken:
             self.waiting += 1
-        return handed_back
+        return is_taken
 
     def _give_to_scheduler(
         self, request: Request, waited: float, priority: int
     ) -> bool:
-        """Give *request*, which has *waited* so many seconds, to the scheduler, with *priority* until it
-        comes again. Return whether that worked."""
+        """Give *request*, which has *waited* so many seconds, to the scheduler, with
+        *priority* until it comes again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,
             "priority": request.priority,
             "since": time.time() - waited,
             "waited": waited,
         }
-        request.dont_filter, request.priority = True, priority
-        try:
-            # Some return nothing.
-            if self._context.engine.scheduler.enqueue_request(request) is not False:
-                return True
-            error: object = "refused"
-        except Exception as raised:  # noqa: BLE001 (its server may be gone, its disk full)
-            error = raised
+        request.dont_filter = True
+        request.priority = priority
+        error = self._enqueue(request)
+        if error is None:
+            return True
         self._unmark(request)
-        message = "Can't hand %(request)s back to the scheduler, so the request fails: %(error)s"
         logger.error(
-            message, {"request": request, "error": error}, extra=self._context.extra
+            "Can't hand %(request)s back to the scheduler, so the request fails: %(error)s",
+            {"request": request, "error": error},
+            extra=self._context.extra,
         )
         return False
 
+    def _enqueue(self, request: Request) -> object:
+        """Give *request* to the scheduler. Return why that didn't work; None if it
+        did."""
+        try:
+            result = self._engine.scheduler.enqueue_request(request)
+        except Exception as error:  # noqa: BLE001 (its server may be gone, its disk full)
+            return error
+        if result is False:  # some schedulers return nothing
+            return "refused"
+        return None
+
     def restore(self, request: Request) -> Past:
-        """Make *request*, which the scheduler has returned, what it was before."""
-        came_last = request.priority <= _LAST
+        """Make *request*, which the scheduler has returned, what it was before it was
+        handed back."""
+        came_last = request.priority <= _LAST_PRIORITY
         if came_last:
             self.waiting = max(0, self.waiting - 1)
-        return Past(self._unmark(request), came_last)
+        waited = self._unmark(request)
+        return Past(waited, came_last)
 
     def _unmark(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return for how many seconds it had waited; None if its mark
-        doesn't say."""
+        """Make *request* what it was before. Return for how many seconds it had waited
+        here and in the scheduler; None if its mark doesn't say."""
         mark = request.meta.pop(HANDED_BACK)
         try:
             request.dont_filter = bool(mark["dont_filter"])
             request.priority = int(mark["priority"])
-            since, waited = (
-                float(mark["since"]),
-                min(max(0.0, float(mark["waited"])), _LONGEST),
-            )
+            since = float(mark["since"])
+            waited_here = float(mark["waited"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        # Not while no crawl ran: of its time in the scheduler, what this one knows of.
-        in_scheduler = max(0.0, time.time() - since - waited)
-        return waited + min(in_scheduler, self._held.now())
+        waited_here = min(max(0.0, waited_here), _MOST_SECONDS)
+        # Time without a crawl doesn't count. Of its time in the scheduler, we know that
+        # this crawl ran.
+        waited_in_all = time.time() - since
+        in_scheduler = max(0.0, waited_in_all - waited_here)
+        ran = self._held.now()
+        return waited_here + min(in_scheduler, ran)
 
     # The crawl's end
 
-    async def empty(self, *loose: deque[Request] | set[Request]) -> None:
-        """Leave nothing that would end with the process: write it to disk, hand it back, or call
-        its errback. *loose* requests were about to leave."""
-        unsettled = _Unsettled()
-        for requests in loose:
-            about_to_leave = list(requests)
-            requests.clear()
-            for request in about_to_leave:
-                await unsettled.add(self._end_loose(request))
-        async for queue in in_slices(list(self._held.queues.values())):
-            for held in self._held.take_mortal(queue):
-                await unsettled.add(self._end(held, queue))
-        await unsettled.settle()
+    async def empty(self, *about_to_leave: deque[Request] | set[Request]) -> None:
+        """Leave nothing that would end with the process: write it to disk, hand it
+        back, or call its errback. This goes for all queues (origins/queue.py), and for
+        requests *about_to_leave*, which stand in none."""
+        outputs = _ErrbackOutputs()
+        for collection in about_to_leave:
+            requests = list(collection)
+            collection.clear()
+            for request in requests:
+                output = self._end_unqueued(request)
+                await outputs.add(output)
+        queues = list(self._held.queues.values())
+        async for queue in in_slices(queues):
+            for held in self._held.take_unsaved(queue):
+                output = self._end(held, queue)
+                await outputs.add(output)
+        await outputs.handle()
 
-    def _end_loose(self, request: Request) -> Deferred[None]:
-        """End the wait of *request*, which was about to leave."""
-        if self._context.engine.following.is_kept(request):
+    def _end_unqueued(self, request: Request) -> Deferred[None]:
+        """End the wait of *request*, which was about to leave, and stands in no queue.
+        Return a Deferred for the output of its errback."""
+        if self._engine.following.is_kept(request):
             return succeed(None)
         if self._give_to_scheduler(request, 0.0, request.priority):
             return succeed(None)
         origin = origin_of(request)
-        why = Drop.of(self._held.table.get(origin))
-        ended = why._replace(reason="about to leave; the crawl ended", attempts=0)
-        error = self._held.give_up(Held(0, 0, 0.0, request), origin, 0.0, ended)
-        return self._context.engine.fail(request, error)
+        last_failure = Drop.of(self._held.table.get(origin))
+        drop = last_failure._replace(
+            reason="about to leave; the crawl ended",
+            attempts=0,
+        )
+        never_held = Held(urgency=0, number=0, since=0.0, request=request)
+        error = self._held.give_up(never_held, origin, 0.0, drop)
+        return self._engine.fail(request, error)
 
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
-        """End the wait of *held*. Return a Deferred for the output of its errback."""
-        request, waited = held.request, self._held.waited(queue, held)
-        if self._context.engine.following.is_kept(request):
+        """End the wait of *held*, which has been taken from *queue*. Return a Deferred
+        for the output of its errback."""
+        request = held.request
+        if self._engine.following.is_kept(request):
             return succeed(None)
+        waited = self._held.waited(queue, held)
         only_waited = not held.counts and not queue.fails
         goes_back = only_waited or self._outlives(request)
         if goes_back and self._give_to_scheduler(request, waited, request.priority):
             if held.counts:
-                self._context.stats.inc_value("rep/handed_back")
+                self._count("rep/handed_back")
             return succeed(None)
-        why = Drop.of(self._held.table.get(queue.origin))
-        if queue.is_answered and why.reason == UNKNOWN_YET:
-            why = why._replace(reason="about to leave", attempts=0)
-        why = why._replace(reason=f"{why.reason}; the crawl ended")
-        return self._context.engine.fail(
-            request, self._held.give_up(held, queue.origin, waited, why)
-        )
+        drop = self._why_ended(queue)
+        error = self._held.give_up(held, queue.origin, waited, drop)
+        return self._engine.fail(request, error)
+
+    def _why_ended(self, queue: Queue) -> Drop:
+        """Return why requests in *queue* fail at the crawl's end."""
+        drop = Drop.of(self._held.table.get(queue.origin))
+        if queue.is_answered and drop.reason == UNKNOWN_YET:
+            drop = Drop("about to leave")  # the answer was no failure
+        return drop._replace(reason=f"{drop.reason}; the crawl ended")
 
     def _outlives(self, request: Request) -> bool:
-        """Whether the scheduler would keep *request* when the process ends."""
-        engine, spider = self._context.engine, self._context.spider
+        """Whether *request* would outlive the process in the scheduler."""
+        engine = self._engine
+        spider = self._context.spider
         if engine.scheduler_is_foreign:
             return engine.scheduler_outlives
         if spider is None or not job_dir(self._context.crawler.settings):
             return False
-        with suppress(Exception):  # from pickling a user's meta
-            dumps(request, spider)
-            return True
-        return False
+        try:
+            dumps(request, spider)  # as Scrapy's scheduler does, to keep it on disk
+        except Exception:  # noqa: BLE001 (from pickling a user's meta)
+            return False
+        return True
 
 
-class _Unsettled:
-    """Outputs of errbacks that aren't handled yet, some at a time."""
+class _ErrbackOutputs:
+    """Outputs of errbacks that aren't handled yet, not many at a time."""
 
     def __init__(self) -> None:
         self._outputs: list[Deferred[None]] = []
 
     async def add(self, output: Deferred[None]) -> None:
+        """Add *output*. Once there are some, wait until all are handled, and let the
+        event loop have a turn."""
         self._outputs.append(output)
-        if len(self._outputs) >= _AT_A_TIME:
-            # Before the engine closes: an errback may still use it.
-            await self.settle()
+        if len(self._outputs) >= _ERRBACKS_AT_A_TIME:
+            await self.handle()
             await pause()
 
-    async def settle(self) -> None:
-        outputs, self._outputs = self._outputs, []
+    async def handle(self) -> None:
+        """Wait until all outputs are handled: before the engine closes, since errbacks
+        may use it."""
+        outputs = self._outputs
+        self._outputs = []
         await maybe_deferred_to_future(DeferredList(outputs))

@@ -1,16 +1,21 @@
-"""The requests at the gate: how many there may be, where they are kept, and how they leave. Who stands
-where is in the origins' queues (:mod:`scrapy_rep.origins.queue`). Those that *wait* for a first answer
-are in memory. Those that are *held* are too or, with a JOBDIR, on disk (disk.py). Once there is an answer, or
-they are given up, they *leave*: urgent ones first, origins in turns."""
+"""The requests at the gate: how many there may be, where they are kept
+(:class:`HeldRequests`), and how they leave (:class:`Releases`).
+
+Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``.
+Those that *wait* for a first answer are in memory. Those that are *held* are in memory
+too or, with a JOBDIR, on disk (disk.py); then ``Held.counts`` is true. Once there is an
+answer, or they are given up, they *leave*: urgent ones first, origins in turns. A
+``Drop`` (origins/policy.py) says why a request fails.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from heapq import heappop, heappush
 from math import ceil, inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
@@ -27,34 +32,42 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
-"""Seconds for which an answer releases requests, however short it may be kept."""
+"""Seconds for which an answer releases requests at least, even if it says that it may
+not be kept so long: otherwise robots.txt would be fetched anew for each of them."""
 _SHARE = 10
-"""An origin may hold so many times the room that is left, so there is always room for another one
-("dynamic thresholds", as in network switches)."""
-_WAITING = 8
-"""Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for each fetch at a
-time (origins/flights.py), and as many again, which are next."""
+"""An origin may hold so many times the room that is left, so there is always room for
+another one ("dynamic thresholds", as in network switches)."""
+_WAITING_PER_SLOT = 8
+"""Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for
+each of the fetches that run at a time (four for each, see origins/flights.py), and as
+many again, which are next."""
 
 Verdict: TypeAlias = "Drop | Exception"
+"""Why a request fails in the middleware; or what the middleware raises for it."""
 
 
 class HeldRequests:
-    """The requests at the gate, of all origins. The origin table keeps their origins in memory."""
+    """The requests at the gate, of all origins: they come, are held, and leave."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._flights = origins.flights
         self.table = origins.table
         self.queues = origins.flights.queues
+        """By origin, of all origins with somebody who waits."""
         self.tally = origins.flights.tally
+        """How many requests are in all these queues."""
         self.now = context.running
-        """Seconds for which the crawl has run."""
+        """A clock: seconds for which the crawl has run."""
         self.disk: DiskHold | None = None
-        """Where requests are held that outlive the process."""
+        """The file of held requests; None without a JOBDIR, and while the file can't be
+        opened."""
         self._most_held = context.settings.hold_max_requests
-        self._most_waiting = _WAITING * concurrency_of(context.crawler)
-        self._number = 0
-        """Of the request that came last."""
+        self._most_waiting = _WAITING_PER_SLOT * concurrency_of(context.crawler)
+        self._last_number = 0
+        """The number of the request that came last."""
 
     # How many may be held, or wait
 
@@ -63,80 +76,109 @@ class HeldRequests:
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
-        """Return how many more the origin may hold: others need some room."""
-        room = max(0, self._most_held - self.tally.held)
+        """Return how many more requests the origin of *queue* may hold: other origins
+        need some room. None: an origin without a queue."""
+        room = self._room_for_all()
         count = queue.count if queue is not None else 0
-        # The origin may take n more as long as count + n <= _SHARE * (room - n): then there is always
-        # room left for another one.
-        for_this_origin = ceil((_SHARE * room - count) / (_SHARE + 1))
-        return max(0, min(room, for_this_origin))
+        # The origin may take n more as long as count + n <= _SHARE * (room - n): then
+        # there is always room left for another one.
+        most = (_SHARE * room - count) / (_SHARE + 1)
+        for_this_origin = max(0, ceil(most))
+        return min(room, for_this_origin)
+
+    def _room_for_all(self) -> int:
+        """Return how many more requests may be held, of all origins."""
+        return max(0, self._most_held - self.tally.held)
 
     @property
     def may_wait(self) -> bool:
-        """Whether another request may come to wait for a first answer."""
-        tally = self.tally
-        room = max(0, self._most_held - tally.held)
-        return (
-            tally.counted < self._most_waiting
-            and tally.waiting < room + self._most_waiting
-        )
+        """Whether another request may come to wait for a first answer. Those whose
+        origin answers late aren't counted (``Lateness`` in origins/queue.py), but may
+        not be many more than can be held."""
+        if self.tally.counted >= self._most_waiting:
+            return False
+        return self.tally.waiting < self._room_for_all() + self._most_waiting
 
     @property
     def has_requests(self) -> bool:
+        """Whether any request waits, is held or is about to leave."""
         return bool(self.tally.waiting or self.tally.held)
 
-    # They come and go
+    # Requests come, and are held
 
     def add_waiting(
         self, origin: Origin, request: Request, waited: float | None
     ) -> Queue:
-        """Keep *request*, which has waited for some seconds before (None: not at all), until there is
-        an answer."""
+        """Let *request*, which has waited for some seconds before (None: not at all),
+        wait for an answer of *origin*. Return the origin's queue."""
         queue = self._flights.queue_of(origin)
-        queue.arrive(self.numbered(queue, request, waited))
+        held = self.new_held(queue, request, waited)
+        queue.arrive(held)
         return queue
 
-    def numbered(self, queue: Queue, request: Request, waited: float | None) -> Held:
-        """Return *request* with its number, as the last that came."""
-        self._number += 1
-        since = queue.clock(self.now()) - (waited or 0.0)
-        return Held(-request.priority, self._number, since, request)
+    def new_held(self, queue: Queue, request: Request, waited: float | None) -> Held:
+        """Return *request* as it will stand in *queue*, with the next number."""
+        self._last_number += 1
+        now = queue.clock(self.now())
+        return Held(
+            urgency=-request.priority,
+            number=self._last_number,
+            since=now - (waited or 0.0),
+            request=request,
+        )
 
     def hold_waiting(self, queue: Queue, *, everything: bool = False) -> list[Held]:
-        """Hold, count and announce as many of the origin's waiting requests as there is room for;
-        with *everything*, all. Return these."""
-        room = len(queue.waiting) if everything else self.room_for(queue)
-        with self.disk.journal.together() if self.disk is not None else nullcontext():
-            moved = queue.hold(room, lambda held: self._kept(queue, held))
+        """Hold, count and announce as many of those that wait in *queue* as there is
+        room for; all of them with *everything*. Return these."""
+
+        def keep(held: Held) -> Held:
+            return self._to_keep(queue, held)
+
+        room = self.room_for(queue)
+        if everything:
+            room = len(queue.waiting)
+        with self._one_transaction():
+            moved = queue.hold(room, keep)
         if not moved:
             return []
         if queue.is_answered and not everything:
-            self._context.stats.inc_value("rep/held/unreachable", len(moved))
+            self._count("rep/held/unreachable", len(moved))
         else:
             queue.unanswered += len(moved)
         self.count_held()
         for held in moved:
-            self._context.stats.inc_value("rep/held")
+            self._count("rep/held")
             announce(self._context, request_held, held.request, queue.origin)
         return moved
 
-    def _kept(self, queue: Queue, held: Held) -> Held:
-        """Return *held* as it is kept: without its request, if that is on disk."""
+    def _one_transaction(self) -> AbstractContextManager[None]:
+        """Meanwhile, let what is written to disk belong to one transaction."""
+        if self.disk is None:
+            return nullcontext()
+        return self.disk.journal.together()
+
+    def _to_keep(self, queue: Queue, held: Held) -> Held:
+        """Write *held* to disk, if there is a file. Return what stays in memory: then
+        not its request."""
         kept = held._replace(counts=True)
         if self.disk is not None:
             kept = self.disk.hold(str(queue.origin), kept)
-        self._context.engine.drop_caches(held.request)
+        self._engine.drop_caches(held.request)
         return kept
 
     def count_held(self) -> None:
-        """Bring the stats up to date."""
+        """Set the stats that say how many requests are held."""
         stats = self._context.stats
         stats.set_value("rep/held/now", self.tally.held)
         stats.max_value("rep/held/max", self.tally.held)
 
+    # They leave
+
     def first_leaving(self, queue: Queue) -> Held | None:
-        """Return the origin's request that is next to leave; None if there is none, or it can't be
-        read: then the engine asks for the one after it, since 100,000 such would take seconds."""
+        """Return the one in *queue* that is next to leave, with its request; None if
+        there is none, or if the request can't be read from disk. Only one is read at a
+        time, since 100,000 that can't be read would take seconds: the engine asks for
+        the one after it."""
         held = queue.first_leaving()
         if held is None or held.request is not None or self.disk is None:
             return held
@@ -144,13 +186,14 @@ class HeldRequests:
         if read is None:
             queue.pop_first()
             self.count_held()
-            self._context.engine.wake()
+            self._engine.wake()
             return None
         queue.replace_first(read)
         return read
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held* has waited; if it was released, until then."""
+        """Return for how many seconds *held*, of *queue*, has waited; if it was
+        released, until then."""
         until = queue.clock(self.now())
         if queue.has_leaving and not queue.fails:
             until = queue.released_at
@@ -168,81 +211,107 @@ class HeldRequests:
         queue.recall(self.now())
 
     def _begin_anew(self, queue: Queue) -> None:
-        """Note on disk that the time of those in *queue* begins anew, if they have to wait again."""
+        """Note on disk that the time of those in *queue* begins anew, if they have to
+        wait again."""
         if self.disk is not None and queue.count:
-            self.disk.release(str(queue.origin), queue.clock(self.now()))
+            now = queue.clock(self.now())
+            self.disk.release(str(queue.origin), now)
 
     def forget(self, queue: Queue) -> None:
-        """Note that all of *queue* have left."""
+        """Forget on disk that those in *queue* were released: all have left."""
         if self.disk is not None and queue.released:
             self.disk.forget_release(str(queue.origin))
 
     def leave_first(self, queue: Queue, held: Held) -> None:
-        """Let *held*, which is next to leave, leave."""
-        queue.longest = max(queue.longest, self.waited(queue, held))
+        """Remove *held*, which is next to leave, from *queue*."""
+        waited = self.waited(queue, held)
+        queue.longest = max(queue.longest, waited)
         queue.pop_first()
         self._left(queue, held, given_up=queue.fails)
 
     def _left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
-        if held.counts:
-            if self.disk is not None:
-                self.disk.left(str(queue.origin), held, given_up=given_up)
-            self.count_held()
+        """Note that *held* has left *queue*, if it was held and had not only waited."""
+        if not held.counts:
+            return
+        if self.disk is not None:
+            self.disk.left(str(queue.origin), held, given_up=given_up)
+        self.count_held()
 
-    def take_mortal(self, queue: Queue) -> Iterator[Held]:
-        """Yield the requests that would end with the process, as they leave."""
-        disk = self.disk
+    def take_unsaved(self, queue: Queue) -> Iterator[Held]:
+        """Remove the requests from *queue* that would end with the process, since no
+        file has them. Yield them. With a JOBDIR, requests that only waited are written
+        to disk first."""
         self.recall(queue)
-        if disk is not None:
+        if self.disk is not None:
             self.hold_waiting(queue, everything=True)
+        for held in queue.take(self._is_unsaved):
+            taken = self._with_request(held)
+            if taken is not None:
+                waited = self.waited(queue, taken)
+                queue.longest = max(queue.longest, waited)
+                self._left(queue, taken, given_up=False)
+                yield taken
 
-        def is_mortal(held: Held) -> bool:
-            return disk is None or not held.row or not disk.has(held.row)
+    def _is_unsaved(self, held: Held) -> bool:
+        """Whether no file has *held*."""
+        if self.disk is None or not held.row:
+            return True
+        return not self.disk.has(held.row)
 
-        for taken in queue.take(is_mortal):
-            held: Held | None = taken
-            if taken.request is None and disk is not None:
-                held = disk.read(taken)
-            if held is not None:
-                queue.longest = max(queue.longest, self.waited(queue, held))
-                self._left(queue, held, given_up=False)
-                yield held
+    def _with_request(self, held: Held) -> Held | None:
+        """Return *held* with its request; None if that can't be read from disk."""
+        if held.request is None and self.disk is not None:
+            return self.disk.read(held)
+        return held
 
     def peek(self, held: Held) -> Request | None:
         """Return the request of *held*; None if it can't be read now."""
         if held.request is None and self.disk is not None:
-            with suppress(Exception):  # disk.read() will say so
+            # What goes wrong here is not logged: disk.read() will, when the request
+            # leaves.
+            with suppress(Exception):
                 return self.disk.load(held)
         return held.request
 
     def give_up(
         self, held: Held, origin: Origin, waited: float, why: Drop
     ) -> RobotsUnreachable:
-        """Return the error with which *held* is to fail. Count and announce it, if it was held."""
-        error = RobotsUnreachable(origin, why.reason, why.attempts, why.cause)
+        """Return the error with which *held*, which has *waited* so many seconds for
+        *origin*, is to fail. Count and announce that it is given up, if it was held and
+        had not only waited."""
+        error = RobotsUnreachable(
+            origin,
+            why.reason,
+            why.attempts,
+            why.cause,
+        )
         if held.counts:
             error.held_for = waited
-            self._context.stats.inc_value("rep/given_up")
-            values = {
-                "reason": error.reason,
-                "attempts": why.attempts,
-                "held_for": waited,
-            }
-            announce(self._context, request_given_up, held.request, origin, **values)
+            self._count("rep/given_up")
+            announce(
+                self._context,
+                request_given_up,
+                held.request,
+                origin,
+                reason=error.reason,
+                attempts=why.attempts,
+                held_for=waited,
+            )
         return error
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[Queue]:
-        """Use *disk* from now on. Yield the queue of each origin of an earlier run, whose requests come
-        first. Those held so far stay in memory."""
+        """Take over what an earlier run has held on *disk*, and use *disk* from now on.
+        Yield the queue of each origin of that run, whose requests leave before later
+        ones. What this run has held so far stays in memory."""
         self.disk = disk
-        async for key, requests in in_slices(disk.recovered.items()):
+        async for origin_text, requests in in_slices(disk.recovered.items()):
             try:
-                origin = Origin.from_url(key)
+                origin = Origin.from_url(origin_text)
             except ValueError as error:
                 disk.skip(len(requests), error)
                 continue
             queue = self._flights.queue_of(origin)
-            queue.told = "unreachable"  # by that run
+            queue.logged_as = "unreachable"  # the earlier run has logged it
             self.table.pin(origin)
             queue.recover(requests)
             self.count_held()
@@ -251,8 +320,13 @@ class HeldRequests:
 
 
 class Releases:
-    """Gives the engine the requests that may leave the gate: origins take turns, the most urgent first, if
-    their download slot has room."""
+    """Gives the engine the requests that may leave the gate. Origins take turns, the
+    one with the most urgent request first; a request leaves if its download slot has
+    room.
+
+    A *turn* is a chance for one request of an origin to leave. In a *round*, each
+    origin has a turn, until a request leaves; then the next round begins.
+    """
 
     def __init__(
         self,
@@ -261,47 +335,57 @@ class Releases:
         refetch_if_stale: Callable[[Queue, Request], bool],
         finished: Callable[[Queue], None],
     ) -> None:
-        """*refetch_if_stale* fetches robots.txt again if the answer is too old to release requests by,
-        and returns whether it was. *finished* is called when all of an origin's that may leave have left."""
+        """*refetch_if_stale* fetches robots.txt again if the answer is too old to
+        release requests by, and returns whether it was. *finished* is called when all
+        of a queue that may leave have left. Both are methods of ``Holding``
+        (holding.py)."""
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._held = held
         self._refetch_if_stale = refetch_if_stale
         self._finished = finished
-        self.turns: list[tuple[int, int, Queue]] = []
-        """A heap of queues, by the priority of their most urgent request, and in turns."""
-        self._passed_over: list[Queue] = []
-        """Queues that had their turn in this round, and none of whose requests could leave."""
-        self._turn = 0
+        self.turns: list[_Turn] = []
+        """A heap of the turns in this round that are still to come."""
+        self._had_turn: list[Queue] = []
+        """Queues that had their turn in this round."""
+        self._last_turn = 0
         """The number of the last turn given."""
         self._ended = False
-        self.loose: deque[Request] = deque()
-        """Requests that needn't wait for anything, but couldn't leave at once."""
-        self.checked: set[Request] = set()
-        """Requests that can't leave before a check is over."""
+        self.ready: deque[Request] = deque()
+        """Requests that leave next, whatever their download slot: they fail, or needn't
+        wait any more."""
+        self.being_checked: set[Request] = set()
+        """Requests that can't leave before the gate's check of them is over
+        (``Gate._begin_check``)."""
         self.verdicts: WeakKeyDictionary[Request, Verdict] = WeakKeyDictionary()
-        """What was decided about requests that have left, or are about to."""
+        """What was decided about requests that have left, or are about to: the
+        middleware asks for it."""
 
     @property
     def has_turns(self) -> bool:
         """Whether requests may leave, once their download slot has room."""
-        return bool(self.turns or self._passed_over)
+        return bool(self.turns or self._had_turn)
 
     def may_leave(self) -> bool:
         """Whether a request may leave now: it fails, or its download slot has room."""
-        return any(self._has_room(queue) for _, _, queue in self.turns)
+        return any(self._has_room(turn.queue) for turn in self.turns)
 
     def _has_room(self, queue: Queue) -> bool:
+        """Whether the next of *queue* may leave now, as far as is known without reading
+        it from disk."""
         held = queue.first_leaving()
         if held is None:
             return False
-        if queue.fails or held.request is None:  # on disk, so far
+        if queue.fails or held.request is None:
             return True
-        slots = self._context.engine.slots
+        slots = self._engine.slots
         return not slots.is_full(held.request, queue.on_their_way)
 
     def add(self, queue: Queue, why: Drop | None = None, before: float = inf) -> None:
-        """Let requests of an origin leave: all, or those that came *before* then. *why* they are
-        given up; None to release them."""
+        """Let those in *queue* leave. If there is a reason *why*, they are given up;
+        otherwise they are released. *before*: only those that came until then, in
+        seconds of the queue's clock."""
         if self._ended:
             return
         if why is None:
@@ -311,43 +395,47 @@ class Releases:
             queue.let_leave(why, self._held.now(), before)
         if not queue.has_turn:
             self._give_turn(queue)
-            self._context.engine.wake()
+            self._engine.wake()
 
-    def let_out(self, request: Request, verdict: Verdict | None = None) -> None:
-        """Let *request* leave as soon as the engine asks; it fails if there is a *verdict*."""
+    def make_ready(self, request: Request, verdict: Verdict | None = None) -> None:
+        """Let *request* leave as soon as the engine asks. It fails if there is a
+        *verdict*."""
         if verdict is not None:
             self.verdicts[request] = verdict
-        self.loose.append(request)
-        self._context.engine.wake()
+        self.ready.append(request)
+        self._engine.wake()
 
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
         self._ended = True
         self.turns.clear()
-        self._passed_over.clear()
+        self._had_turn.clear()
 
     def next(self) -> Request | None:
-        """Return the next request to leave for which a download slot is free, if any."""
-        if self.loose:
-            return self.loose.popleft()
+        """Return the next request to leave, for which a download slot is free; None if
+        there is none now."""
+        if self.ready:
+            return self.ready.popleft()
         request = None
         slices = Slices()
         while request is None and self.turns:
-            queue = heappop(self.turns)[2]
-            request = self._leave(queue)
-            self._passed_over.append(queue)
+            queue = heappop(self.turns).queue
+            request = self._take_turn(queue)
+            self._had_turn.append(queue)
             if slices.renew_if_over():
                 break
         if request is None and self.turns:
-            self._context.engine.wake()  # the round goes on
+            self._engine.wake()  # it asks again, and the round goes on
         else:
             self._end_round()
         return request
 
     def _end_round(self) -> None:
-        """Let all have another turn: the next round begins with the most urgent one."""
-        passed_over, self._passed_over = self._passed_over, []
-        for queue in passed_over:
+        """Give those that had their turn another one, in the next round, if more of
+        them may leave."""
+        had_turn = self._had_turn
+        self._had_turn = []
+        for queue in had_turn:
             queue.has_turn = False
             if queue.has_leaving:
                 self._give_turn(queue)
@@ -355,12 +443,13 @@ class Releases:
                 self._finished(queue)
 
     def let_one_leave(self, queue: Queue) -> None:
-        """Let the next request of an origin that holds none leave out of turn."""
-        if (request := self._leave(queue)) is not None:
-            self.let_out(request)
+        """Let the next of *queue* leave out of turn. None of *queue* is held."""
+        request = self._take_turn(queue)
+        if request is not None:
+            self.make_ready(request)
 
-    def _leave(self, queue: Queue) -> Request | None:
-        """Give the origin its turn. Return the request that leaves, if any."""
+    def _take_turn(self, queue: Queue) -> Request | None:
+        """Let the next of *queue* leave, if it may. Return its request."""
         held = self._held.first_leaving(queue)
         if held is None:
             return None
@@ -371,45 +460,76 @@ class Releases:
         is_old = self._held.now() >= queue.good_until
         if is_old and self._refetch_if_stale(queue, held.request):
             return None
-        slots = self._context.engine.slots
-        queue.on_their_way = slots.not_there_yet(held.request, queue.on_their_way)
-        if slots.is_full(held.request, queue.on_their_way) and not queue.was_overtaken:
+        slots = self._engine.slots
+        request = held.request
+        queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
+        has_room = not slots.is_full(request, queue.on_their_way)
+        if not (has_room or queue.was_overtaken):
             return None
         queue.was_overtaken = False
-        queue.on_their_way.append(held.request)
+        queue.on_their_way.append(request)
+        self._release(queue, held)
+        return request
+
+    def _release(self, queue: Queue, held: Held) -> None:
+        """Let *held*, the next of *queue*, leave. Count and announce that, if it was
+        held."""
         waited = self._held.waited(queue, held)
         self._held.leave_first(queue, held)
         if held.counts:
             queue.released += 1
-            self._context.stats.inc_value("rep/released")
-            origin = queue.origin
+            self._count("rep/released")
             announce(
-                self._context, request_released, held.request, origin, held_for=waited
+                self._context,
+                request_released,
+                held.request,
+                queue.origin,
+                held_for=waited,
             )
-        return held.request
 
     def _give_turn(self, queue: Queue) -> None:
-        """Let the origin have its turn after the others."""
+        """Give *queue* a turn: after those with more urgent requests, and after earlier
+        ones."""
         queue.has_turn = True
-        self._turn += 1
+        self._last_turn += 1
+        urgency = 0
         first = queue.first_leaving()
-        urgency = first.urgency if first is not None else 0
-        heappush(self.turns, (urgency, self._turn, queue))
+        if first is not None:
+            urgency = first.urgency
+        turn = _Turn(urgency, self._last_turn, queue)
+        heappush(self.turns, turn)
 
     def _give_up(self, queue: Queue, held: Held) -> None:
-        queue.given_up += held.counts
+        """Make *held*, which has left *queue*, fail in the middleware, also if its
+        origin is forgotten before it gets there."""
         waited = self._held.waited(queue, held)
         error = self._held.give_up(held, queue.origin, waited, queue.why)
-        # The origin may be forgotten before it arrives.
-        self.verdicts[held.request] = error if held.counts else queue.why
+        if held.counts:
+            queue.given_up += 1
+            self.verdicts[held.request] = error
+        else:
+            self.verdicts[held.request] = queue.why
 
-    def verdict(self, request: Request) -> Drop | None:
-        """Return what was decided at the gate about *request*, which the middleware has now;
-        ``RobotsUnreachable`` if it was given up, and what a failed check raised."""
-        verdict = self.verdicts.pop(request, None) if self.verdicts else None
+    def pop_verdict(self, request: Request) -> Drop | None:
+        """Return why *request*, which the middleware has now, was dropped at the gate;
+        None if it wasn't. Raise the error with which it was given up, or what the
+        gate's check of it raised."""
+        if not self.verdicts:  # as nearly always
+            return None
+        verdict = self.verdicts.pop(request, None)
         if isinstance(verdict, Exception):
             raise verdict from verdict.__cause__
         return verdict
+
+
+class _Turn(NamedTuple):
+    """Turns are sorted as they come: urgent ones first, then early ones."""
+
+    urgency: int
+    """Of the next request to leave: its negated priority."""
+    number: int
+    """Increases: no two turns have the same number."""
+    queue: Queue
 
 
 def announce(
@@ -419,6 +539,7 @@ def announce(
     origin: Origin | None,
     **values: object,
 ) -> None:
+    """Send *signal* about *request*. *values* are further arguments."""
     context.crawler.signals.send_catch_log(
         signal, request=request, origin=origin, spider=context.spider, **values
     )

@@ -1,17 +1,26 @@
-"""Makes requests wait for their origin's answer, and holds them while there is none, also when the
-spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md).
+"""Makes requests wait for their origin's answer, and holds them while there is none,
+also when the spider closes (Ctrl-C, say; REP.md section 4; docs/DESIGN.md).
 
 The life of a held request:
 
-1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its robots.txt.
-2. After half a second (``hold_grace``), or a failure, it counts as held: in memory (hold.py) or, with a
-   JOBDIR, on disk (disk.py).
-3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds (``_time_is_over``). ``steps`` in origins/queue.py says
-   when its origin is asked again; only whether a last attempt is made is decided here.
-4. An answer, or a timeout, lets it leave the gate (gate.py), once. In the middleware the rules
-   decide, or the request fails.
-5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or if it isn't in
-   the file, handing_back.py hands it to a scheduler that outlives the crawl, or calls its errback.
+1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its
+   robots.txt (:meth:`Holding.keep`).
+2. After half a second (``hold_grace`` in settings.py), or a failure, it counts as held:
+   in memory (hold.py) or, with a JOBDIR, on disk (disk.py).
+3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds. ``steps`` in origins/queue.py says
+   what has to be done for its origin, and when; :meth:`Holding.act` does it. Only
+   whether a last attempt is made is decided here (:meth:`Holding._ask_or_give_up`).
+4. An answer (:meth:`Holding.answered`), or the end of its time, lets it leave the gate,
+   once (``Releases`` in hold.py). In the middleware the rules decide, or the request
+   fails.
+5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or
+   if it isn't in the file, handing_back.py hands it to a scheduler that outlives the
+   crawl, or calls its errback.
+
+A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time, as
+a ``Held``. If it is to fail, a ``Drop`` (origins/policy.py) says why. ``Flights.to``
+(origins/flights.py) has a robots.txt fetched; ``Flights.settle`` sets the origin's
+alarm anew, after whatever has changed its queue.
 """
 
 from __future__ import annotations
@@ -48,20 +57,26 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# The most held of a scheduler that isn't Scrapy's, without a JOBDIR: it may be shared.
+# The most requests held of a scheduler that isn't Scrapy's, without a JOBDIR. Such a
+# scheduler may be shared with other processes, which can crawl the others meanwhile.
 _MOST_SHARED = 1000
-# Held URLs whose verdict is looked at when a robots.txt changes.
-_SOME = 20
-# Seconds between log lines about held requests.
-_TELL_SECONDS, _IDLE_SECONDS = 60.0, 10.0
-# Kinds of lines about an origin, see Limiter.
-_KINDS = {
+# How many of an origin's URLs at the gate are compared when its robots.txt changes: a
+# sample is enough to say in the log whether the change matters.
+_SAMPLE = 20
+# Seconds between log lines about what is held: one a minute doesn't drown others.
+_TELL_SECONDS = 60.0
+# Seconds by which the next such line is late in an idle crawl, which has one of its own
+# every minute.
+_IDLE_SECONDS = 10.0
+# What happens to origins, and what Limiter (engine/log.py) says of the number of these.
+_EVENTS = {
     "slow": "origins that are slow to answer",
     "unreachable": "origins with an unreachable robots.txt",
     "given up": "origins whose requests were given up",
     "released": "origins whose requests were released",
 }
-_NAMED = 3  # origins that a line about all of them names
+# How many origins a line about all of them names: those with the most held requests.
+_NAMED = 3
 
 
 class Holding(WaitingRoom):
@@ -69,6 +84,8 @@ class Holding(WaitingRoom):
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
+        self._engine = context.engine
+        self._count = context.stats.inc_value
         self._settings = context.settings
         self._policy = origins.policy
         self._cache = origins.cache
@@ -77,16 +94,24 @@ class Holding(WaitingRoom):
         self._limits = origins.flights.limits
         self._max_wait = context.settings.hold_max_wait
         self.held = HeldRequests(context, origins)
+        """The requests at the gate, also those that only wait."""
         self.releases = Releases(
-            context, self.held, self.refetch_if_stale, self.finished
+            context,
+            self.held,
+            self.refetch_if_stale,
+            self.finished,
         )
+        """Those of them that may leave, or are about to."""
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
         self._told_idle_at = -math.inf
-        self._reports = Alarm(context.crawler, lambda _: self.tell())
-        self._upkeep = PeriodicTask(self._look)
+        """When an idle crawl's own line about what is held was logged last."""
+        self._reports = Alarm(context.crawler, self._tell_in_time)
+        """Rings when what is held is to be logged."""
+        self._upkeep = PeriodicTask(self._maintain_disk)
         self._disk: DiskHold | None = None
-        """None without a JOBDIR."""
+        """The file under JOBDIR; None without a JOBDIR. While it is open, it is
+        ``held.disk`` too."""
         self.closing = False
         """The spider closes: nothing leaves the gate any more."""
         origins.flights.serve(self)
@@ -97,35 +122,43 @@ class Holding(WaitingRoom):
 
     @property
     def is_holding(self) -> bool:
-        return bool(
-            self.held.has_requests or self.releases.has_turns or self.releases.loose
-        )
+        """Whether requests wait, are held or are about to leave."""
+        if self.held.has_requests:
+            return True
+        return bool(self.releases.has_turns or self.releases.ready)
 
     def some_urls(self, origin: Origin) -> list[str]:
         """Return the URLs of some requests to *origin* that are at the gate."""
         queue = self.held.queues.get(origin)
         if queue is None:
             return []
-        urls: dict[str, None] = {}
-        for held in queue.waiting[:_SOME] + queue.held[:_SOME]:
+        urls: dict[str, None] = {}  # an ordered set
+        sample = queue.waiting[:_SAMPLE] + queue.held[:_SAMPLE]
+        for held in sample:
             request = self.held.peek(held)
             if request is not None:
                 urls[request.url] = None
         return list(urls)
 
     def listing(self) -> list[dict[str, Any]]:
-        """Return what is held of each origin, see :func:`held_fields`."""
+        """Return what is held of each origin, see ``held_fields`` in
+        reporting/record.py."""
         rows = []
         for origin, queue in self.held.queues.items():
-            if queue.count:
-                requests = chain(queue.held, queue.leaving_held)
-                seconds = max(
-                    0.0,
-                    queue.clock(self.held.now()) - min(held.since for held in requests),
-                )
-                known = self._table.get(origin)
-                entry = known.entry if known else None
-                rows.append(held_fields(str(origin), queue.count, seconds, entry))
+            if not queue.count:
+                continue
+            requests = chain(queue.held, queue.leaving_held)
+            oldest = min(held.since for held in requests)
+            seconds = queue.clock(self.held.now()) - oldest
+            state = self._table.get(origin)
+            entry = None if state is None else state.entry
+            fields = held_fields(
+                str(origin),
+                queue.count,
+                max(0.0, seconds),
+                entry,
+            )
+            rows.append(fields)
         return rows
 
     # Requests that stay
@@ -137,27 +170,33 @@ class Holding(WaitingRoom):
         request: Request,
         waited: float | None,
     ) -> None:
-        """Keep *request*, which has waited for some seconds before (None: not at all), until the next
-        answer of *origin*, of which *state* says that it is unreachable; None: its robots.txt has to be
-        fetched first."""
+        """Keep *request* until *origin* answers.
+
+        :param state: what is known of *origin*: that it is unreachable; None: its
+            robots.txt has to be fetched first
+        :param waited: the seconds for which *request* has waited here before; None: not
+            at all
+        """
         queue = self.held.add_waiting(origin, request, waited)
         if state is None:
-            asked_before = self._table.get(origin) is not None
-            self._context.stats.inc_value(
-                "rep/cache/refresh" if asked_before else "rep/cache/miss"
-            )
+            is_new = self._table.get(origin) is None
+            stat = "rep/cache/miss" if is_new else "rep/cache/refresh"
+            self._count(stat)
             self._wait_for_answer(queue, request)
             return
-        # The answer may have come while listeners are still being told. Requests that wait for it are
-        # older than this one: they are held first, and there may be no room for this one then.
+        # The answer may have come just now, while listeners are still being told. Then
+        # other requests wait for it. They are older than this one, so they are held
+        # first, and may take the last room.
         queue.is_answered = True
         self._hold_waiting(queue, state)
-        left = self._max_wait - (waited or 0.0)
-        if left < self._seconds_until_last_attempt(queue):
+        seconds_left = self._max_wait - (waited or 0.0)
+        if seconds_left < self._seconds_until_last_attempt(queue):
             self._give_up(queue)
         self._flights.settle(queue)
 
     def _wait_for_answer(self, queue: Queue, request: Request) -> None:
+        """Let those in *queue* wait for the next answer: fetch robots.txt if no fetch
+        is under way. *request* is one of those that wait."""
         if not queue.has_leaving:
             queue.is_answered = False
         if queue.fetch is None:
@@ -168,255 +207,331 @@ class Holding(WaitingRoom):
     def stay_behind(
         self, origin: Origin, request: Request, waited: float | None
     ) -> bool:
-        """Let *request*, which may be fetched, stay behind others of its origin that are about to
-        leave, if there are any: one of these leaves in its place. Return whether it stays. If some were
-        held, it overtakes them."""
+        """Let *request*, which may be fetched, stand behind other requests to *origin*
+        that are about to leave, if there are any: one of these leaves in its place.
+        Return whether it stays.
+
+        If some of those were held, it overtakes them instead, and may leave at once.
+        *waited*: see :meth:`keep`."""
         queue = self.held.queues.get(origin)
         if queue is None or not queue.has_leaving or queue.fails:
             return False
         queue.was_overtaken = True
         if queue.count:
             return False
-        queue.join_leaving(self.held.numbered(queue, request, waited))
+        held = self.held.new_held(queue, request, waited)
+        queue.join_leaving(held)
         self.releases.let_one_leave(queue)
         return True
 
-    # What is due
+    # Steps (origins/queue.py) that are due
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due for *queue*."""
+        """Do a *step* that is due for *queue*. (``Flights`` does the others itself.)"""
         match step:
             case Step.ASK:
                 self._ask_again(queue)
             case Step.COUNT_LATE:
                 queue.become_late(Lateness.LATE)
-                self._context.engine.wake()
+                self._engine.wake()
             case Step.HOLD:
-                self._first_answer_is_late(queue)
+                self._hold_late(queue)
             case Step.COUNT_VERY_LATE:
                 queue.become_late(Lateness.VERY_LATE)
-                self._first_answer_is_late(queue)
+                self._hold_late(queue)
             case Step.TIME_IS_OVER:
-                self._time_is_over(queue)
+                self._ask_or_give_up(queue)
 
-    def _first_answer_is_late(self, queue: Queue) -> None:
-        """Hold those that wait for a first answer; let them go if this is a dry run."""
+    def _hold_late(self, queue: Queue) -> None:
+        """Hold those in *queue* that have waited for a first answer for too long. Let
+        them leave if this is a dry run."""
         if self._settings.dry_run:
             self.releases.add(queue)
             return
-        self._settle(queue)
+        self._hold_if_room(queue)
         if queue.lateness is Lateness.VERY_LATE:
             self.log.held(queue, "slow")
             self._drop_waiting(queue, Drop("too many of its requests are held"))
-        self._context.engine.wake()
+        self._engine.wake()
 
-    def _settle(self, queue: Queue) -> None:
-        """Hold requests that have only waited so far, if there is room."""
+    def _hold_if_room(self, queue: Queue) -> None:
+        """Hold as many of those that wait in *queue* as there is room for."""
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
 
-    # What is known of an origin
+    # Answers
 
     def answered(self, queue: Queue, state: OriginState) -> None:
-        """Let go what waited for this answer, or hold it until the next attempt."""
+        """Let those in *queue* leave that waited for this answer, or hold them until
+        the next attempt. *state* is what is known of the origin now."""
         if not queue.has_requests:
-            self._context.engine.wake()  # listeners have been told: the crawl may be over
+            self._engine.wake()  # listeners have been told: the crawl may be over
             return
         queue.is_answered = True
-        self._table.pin(
-            state.origin
-        )  # until all have left: they leave by what is known now
+        # The requests leave by what is known now, so the origin isn't forgotten before
+        # all have left.
+        self._table.pin(state.origin)
         if not state.unreachable or self._settings.dry_run:
             self.releases.add(queue)
             return
         self.held.recall(queue)
-        if (
-            queue.unanswered
-        ):  # they no longer wait for a first answer, but for a better one
-            self._context.stats.inc_value("rep/held/unreachable", queue.unanswered)
+        self._count_unanswered(queue)
+        if self._policy.is_worth_waiting(state):
+            self._hold_until_next_attempt(queue, state)
+        elif self._policy.unreachable == "hold":
+            reason = f"{state.entry.error}; the host is down"
+            drop = Drop.of(state)._replace(reason=reason)
+            self.releases.add(queue, drop)
+        else:
+            self.releases.add(queue)  # the middleware drops them, or lets them pass
+
+    def _count_unanswered(self, queue: Queue) -> None:
+        """Count those in *queue* that were held for want of a first answer, and now are
+        since it was a failure."""
+        if queue.unanswered:
+            self._count("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
-        if not self._policy.is_worth_waiting(state):
-            down = Drop.of(state)._replace(
-                reason=f"{state.entry.error}; the host is down"
-            )
-            self.releases.add(
-                queue, down if self._policy.unreachable == "hold" else None
-            )
-            return
+
+    def _hold_until_next_attempt(self, queue: Queue, state: OriginState) -> None:
+        """Hold those in *queue* whose time isn't over before the next attempt; give up
+        the others."""
         self._hold_waiting(queue, state)
         if queue.count:
             self._give_up(queue)
-            self._context.engine.wake()
+            self._engine.wake()
         else:
-            self.releases.add(queue)  # there is nothing left: forget it
+            self.releases.add(queue)  # none is left: its turn ends with finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Give up: after a misconfiguration or a bug, retrying can't help."""
+        """Give up those in *queue*: after a misconfiguration or a bug, retrying can't
+        help."""
         if queue.has_requests:
             queue.is_answered = True
             self.releases.add(queue, Drop.after(error))
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
-        """Hold those that waited for an answer, as far as there is room."""
-        self._settle(queue)
+        """Hold those that wait in *queue*, as far as there is room. Drop the others."""
+        self._hold_if_room(queue)
         if queue.count:
             self._table.pin(state.origin)
             self.log.held(queue, "unreachable")
         self._drop_waiting(queue, Drop.of(state))
 
     def _drop_waiting(self, queue: Queue, drop: Drop) -> None:
-        """Drop those that still wait, since there is no room to hold them."""
-        now = self.held.now()
+        """Get rid of those that still wait in *queue*, since there is no room to hold
+        them: hand them back to the scheduler or, if that doesn't take them, let them
+        fail for the reason in *drop*."""
+        now = queue.clock(self.held.now())
+        drop_for_room = drop._replace(for_room=True)
         for held in queue.dismiss_waiting():
-            if not self.handing_back.hand_back(
-                held.request, max(0.0, queue.clock(now) - held.since)
-            ):
-                self.log.full(queue.origin)
-                self.releases.let_out(held.request, drop._replace(for_room=True))
+            waited = max(0.0, now - held.since)
+            if self.handing_back.hand_back(held.request, waited):
+                continue
+            self.log.full(queue.origin)
+            self.releases.make_ready(held.request, drop_for_room)
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
-        """Fetch robots.txt again if the answer that releases these requests is too old by now, and keep
-        them. Return whether it was."""
-        if self._settings.dry_run or self._cache.get(queue.origin) is not None:
+        """Fetch robots.txt again if the answer that releases those in *queue* is too
+        old by now, and keep them. Return whether it was too old. *request* is the next
+        that would leave."""
+        if self._settings.dry_run:
+            return False
+        if self._cache.get(queue.origin) is not None:
             return False
         self.held.recall(queue)
         self._wait_for_answer(queue, request)
         return True
 
     def finished(self, queue: Queue) -> None:
-        """All that may leave have left: forget the origin, unless others stay."""
+        """Note that all in *queue* that may leave have left. Forget what happened to
+        them, unless others stay."""
         if queue.has_requests:
             self._flights.settle(queue)
             return
         self._table.unpin(queue.origin)
-        if queue.fails:  # nobody waits any more: don't keep the crawl open
+        if queue.fails:  # nobody waits any more: a fetch must not keep the crawl open
             self._flights.abandon(queue.origin)
         if queue.given_up or queue.released:
-            self.log.end(queue, kept=self.held.disk is not None)
+            is_on_disk = self.held.disk is not None
+            self.log.end(queue, kept=is_on_disk)
         self.held.forget(queue)
         queue.forget_past()
         self._flights.settle(queue)
 
-    # Waiting
+    # Attempts, and the end of a request's time
 
     def _ask_again(self, queue: Queue) -> None:
-        """Fetch robots.txt again, after a proxy's failure through the proxy of another request."""
-        known = self._table.get(queue.origin)
-        number = known.entry.proxy_attempts if known else 0
-        requests = queue.held or queue.waiting
-        request = self.held.peek(requests[number % len(requests)]) if requests else None
+        """Fetch robots.txt again: for a request in *queue*, through its proxy if it has
+        one. After a failure of a proxy, another request's turn comes."""
+        state = self._table.get(queue.origin)
+        proxy_failures = 0
+        if state is not None:
+            proxy_failures = state.entry.proxy_attempts
+        request = None
+        candidates = queue.held or queue.waiting
+        if candidates:
+            held = candidates[proxy_failures % len(candidates)]
+            request = self.held.peek(held)
         self._flights.to(queue.origin, request, again=True)
 
-    def _time_is_over(self, queue: Queue) -> None:
-        """Make a last attempt if the one before was long ago; give requests up if it takes too long."""
-        over = queue.clock(self.held.now()) - self._max_wait + ROUNDING
-        if queue.find_oldest() > over:
-            return  # those whose time it was are about to leave
-        if queue.fetch is None and self._seconds_until_last_attempt(queue) <= 0:
-            queue.extra_attempt = Drop.of(self._table.get(queue.origin)).attempts + 1
+    def _ask_or_give_up(self, queue: Queue) -> None:
+        """Make a last attempt for the requests in *queue* whose time is over, if the
+        attempt before was long ago. Give them up if not, or if a fetch is under way."""
+        now = queue.clock(self.held.now())
+        oldest_allowed = now - self._max_wait + ROUNDING
+        if queue.find_oldest() > oldest_allowed:
+            return  # those whose time was over are about to leave
+        is_allowed = self._seconds_until_last_attempt(queue) <= 0
+        if queue.fetch is None and is_allowed:
+            queue.extra_attempt = self._last_failure(queue).attempts + 1
             self._ask_again(queue)
         else:
             self._give_up(queue)
 
     def _seconds_until_last_attempt(self, queue: Queue) -> float:
-        """Return how many seconds must pass until an extra attempt (one made only because a request's
-        time is over) is allowed; 0 if it is allowed now."""
-        known = self._table.get(queue.origin)
-        if known is None or not known.unreachable:
+        """Return how many seconds must pass until an extra attempt (one made only
+        because a request's time is over) is allowed; 0 if it is allowed now."""
+        state = self._table.get(queue.origin)
+        if state is None or not state.unreachable:
             return 0.0
-        at = self._policy.last_attempt_at(known.entry, queue.extra_attempt)
-        return max(0.0, at - self._context.clock())
+        allowed_at = self._policy.last_attempt_at(state.entry, queue.extra_attempt)
+        return max(0.0, allowed_at - self._context.clock())
 
     def _give_up(self, queue: Queue) -> None:
-        """Give up those whose time is over before another attempt may be made."""
-        now, oldest = queue.clock(self.held.now()), queue.find_oldest()
+        """Give up those in *queue* whose time is over now, or will be before another
+        attempt is allowed."""
+        now = queue.clock(self.held.now())
+        oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
-        before = now - self._max_wait + max(seconds_until_attempt, ROUNDING)
-        if oldest > before:
+        latest = now + max(seconds_until_attempt, ROUNDING)
+        came_before = latest - self._max_wait
+        if oldest > came_before:
             return
-        last = Drop.of(self._table.get(queue.origin))
-        seconds = now - oldest
-        decimals = 1 if seconds < 1 else 0
-        reason = f"held for {seconds:.{decimals}f} s"
-        if seconds < self._max_wait / 2:  # Retry-After
+        last_failure = self._last_failure(queue)
+        end = self._why_given_up(now - oldest)
+        drop = last_failure._replace(reason=f"{last_failure.reason}; {end}")
+        self.releases.add(queue, drop, came_before)
+
+    def _last_failure(self, queue: Queue) -> Drop:
+        """Return why there is no robots.txt so far for those in *queue*, and after how
+        many attempts."""
+        return Drop.of(self._table.get(queue.origin))
+
+    def _why_given_up(self, seconds: float) -> str:
+        """Return why requests are given up, the oldest of which has waited for some
+        *seconds*."""
+        if seconds < self._max_wait / 2:  # the site has sent a long Retry-After
             end = f"before REP_HOLD_MAX_WAIT ({self._max_wait:g} s) ends"
-            reason = f"no further attempt at robots.txt is due {end}"
-        why = last._replace(reason=f"{last.reason}; {reason}")
-        self.releases.add(queue, why, before)
+            return f"no further attempt at robots.txt is due {end}"
+        decimals = 1 if seconds < 1 else 0
+        return f"held for {seconds:.{decimals}f} s"
+
+    # What the log says of all that is held
+
+    def _tell_in_time(self, _: str) -> None:
+        """Log what is held, as the alarm asks for every minute."""
+        self.tell()
 
     def tell(self, *, idle: bool = False) -> None:
-        """Log what is held, every minute, and at once if the crawl has become *idle*."""
+        """Log what is held, every minute, and at once if the crawl has become
+        *idle*."""
         now = time.monotonic()
-        held = [queue for queue in self.held.queues.values() if queue.has_requests]
-        if not held or (idle and now < self._told_idle_at + _TELL_SECONDS):
+        queues = []
+        for queue in self.held.queues.values():
+            if queue.has_requests:
+                queues.append(queue)
+        if not queues:
             return
         seconds = _TELL_SECONDS
-        if idle:
+        if idle:  # the gate calls this every few seconds then
+            if now < self._told_idle_at + _TELL_SECONDS:
+                return
             self._told_idle_at = now
-            # An idle crawl gets here every few seconds, and has a line a minute of its own.
             seconds += _IDLE_SECONDS
         self._reports.set("report", seconds)
-        attempt, given_up = self._next_moments(held)
-        self.log.state(held, attempt, given_up, idle=idle)
+        seconds_to_attempt, seconds_to_end = self._next_moments(queues)
+        self.log.state(queues, seconds_to_attempt, seconds_to_end, idle=idle)
 
     def _next_moments(self, queues: list[Queue]) -> tuple[float, float]:
-        """Return the seconds until the next attempt at a robots.txt, and until the first requests are
-        given up."""
+        """Return the seconds until the next attempt at a robots.txt, and until the
+        first requests are given up."""
         now = self.held.now()
-        attempts, ends = [], []
+        attempts = []
+        ends = []
         for queue in queues:
-            status, _ = self._cache.known(queue.origin)
+            status, _ = self._cache.status_of(queue.origin)
             due = steps(status, queue, now, self._limits)
             if Step.ASK in due:
                 attempts.append(due[Step.ASK] - now)
             if Step.TIME_IS_OVER in due:
                 ends.append(due[Step.TIME_IS_OVER] - now)
-        # If none is due, all are being asked, or about to leave. The last attempt is made at the end.
-        given_up = max(0.0, min(ends, default=0.0))
-        return max(0.0, min([*attempts, given_up])), given_up
+        # Without such a step, all origins are being asked, or all requests are about to
+        # leave.
+        first_end = max(0.0, min(ends, default=0.0))
+        # Before requests are given up, a last attempt is made.
+        attempts.append(first_end)
+        first_attempt = max(0.0, min(attempts))
+        return first_attempt, first_end
 
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
-        self._context.engine.before_closing(Stage.HOLDING, self._before_closing)
+        self._engine.before_closing(Stage.HOLDING, self._before_closing)
+        engine = self._engine
         directory = job_dir(self._context.crawler.settings)
         if directory:
-            self._disk = DiskHold(directory, spider, self._context.engine.following)
-        self._context.engine.following.begin()  # now: the gate, too, replaces methods of the scheduler
+            self._disk = DiskHold(directory, spider, engine.following)
+        # After DiskHold, which follows requests, and before the gate and EarlyDrops
+        # (early.py) replace methods of the scheduler.
+        engine.following.begin()
         if directory:
             return self._upkeep.begin()
-        if self._context.engine.scheduler_is_foreign:
-            # The scheduler can have the others back, and a kill should lose little.
+        if engine.scheduler_is_foreign:
+            # Such a scheduler can have the others back, and a kill should lose little.
             self.held.hold_at_most(_MOST_SHARED)
         return None
 
-    async def _look(self) -> None:
-        """Maintain the hold on disk; open it if that hasn't worked so far."""
+    async def _maintain_disk(self) -> None:
+        """Maintain the file of held requests, every second. Open it if that hasn't
+        worked so far."""
         if self._disk is None:
             return
-        if self.held.disk is not None:
-            # Record the running time: a killed run has used some of REP_HOLD_MAX_WAIT.
-            counts = self.held.has_requests or self.closing
-            await self._disk.upkeep(self.held.now() if counts else None)
-        elif not self.closing and await run_in_thread(self._disk.open):
-            async for queue in self.held.recover(self._disk):
-                self._reports.set("report", _TELL_SECONDS, sooner=True)
-                if self._settings.dry_run:
-                    self.releases.add(queue)
-                self._flights.settle(queue)
+        if self.held.disk is None:
+            if not self.closing:
+                await self._open_disk(self._disk)
+            return
+        ran = None
+        if self.held.has_requests or self.closing:
+            # The next run counts this time against REP_HOLD_MAX_WAIT, also if this one
+            # is killed.
+            ran = self.held.now()
+        await self._disk.upkeep(ran)
+
+    async def _open_disk(self, disk: DiskHold) -> None:
+        """Open the file of held requests, and take over those of an earlier run."""
+        if not await run_in_thread(disk.open):
+            return
+        async for queue in self.held.recover(disk):
+            self._reports.set("report", _TELL_SECONDS, sooner=True)
+            if self._settings.dry_run:
+                self.releases.add(queue)
+            self._flights.settle(queue)
 
     def _spider_idle(self) -> None:
+        """Keep the spider open while requests are held, or listeners are being told of
+        an answer."""
         if self.is_holding or self._flights.is_telling:
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
-        """Let nothing in flight or held delay the end, and lose nothing that is held."""
+        """Let nothing in flight or held delay the end, and lose nothing that is
+        held."""
         self.closing = True
         self._reports.stop()
         self.releases.end()
         self._flights.end()
         await self._upkeep.now()
-        await self.handing_back.empty(self.releases.loose, self.releases.checked)
+        await self.handing_back.empty(self.releases.ready, self.releases.being_checked)
 
     async def _spider_closed(self) -> None:
         await self._upkeep.now(last=True)
@@ -430,20 +545,28 @@ class HoldLog:
     def __init__(self, context: CrawlContext, table: OriginTable) -> None:
         self._context = context
         self._table = table
-        self._limiters = {kind: Limiter(logger, what) for kind, what in _KINDS.items()}
+        self._limiters = {}
+        for event, origins in _EVENTS.items():
+            self._limiters[event] = Limiter(logger, origins)
         self._told_full = False
 
     def held(self, queue: Queue, why: str) -> None:
-        """Log once that robots.txt is "slow" and requests held, once that it is "unreachable"."""
-        if queue.told not in (why, "unreachable"):
-            queue.told = why
-            what = ": its robots.txt has not answered yet"
+        """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or
+        "unreachable". Each is logged once; "slow" isn't after "unreachable"."""
+        if queue.logged_as not in (why, "unreachable"):
+            queue.logged_as = why
+            message = (
+                "Holding requests to %(origin)s: its robots.txt has not answered yet"
+            )
             if why == "unreachable":
-                what = " until its robots.txt can be fetched"
-            self._tell(why, queue, f"Holding requests to %(origin)s{what}")
+                message = (
+                    "Holding requests to %(origin)s until its robots.txt can be fetched"
+                )
+            self._tell(why, queue, message)
 
     def end(self, queue: Queue, *, kept: bool) -> None:
-        """Log what became of the requests. *kept*: those given up are on disk for the next run."""
+        """Log what became of the requests that were in *queue*. *kept*: those given up
+        are on disk for the next run."""
         if queue.given_up:
             self._tell(
                 "given up",
@@ -454,46 +577,61 @@ class HoldLog:
                 times=counted(queue.why.attempts, "attempt"),
                 kept="; kept for the next run with this JOBDIR" if kept else "",
             )
-        if queue.released and queue.told:
-            message = "Released %(requests)s to %(origin)s after %(seconds).1f s"
+        if queue.released and queue.logged_as:
             self._tell(
-                "released", queue, message, requests=counted(queue.released, "request")
+                "released",
+                queue,
+                "Released %(requests)s to %(origin)s after %(seconds).1f s",
+                requests=counted(queue.released, "request"),
             )
 
-    def _tell(self, kind: str, queue: Queue, message: str, **values: object) -> None:
-        values |= {"origin": queue.origin, "seconds": queue.longest}
-        self._limiters[kind].log(message, values, self._context.spider)
+    def _tell(self, event: str, queue: Queue, message: str, **values: object) -> None:
+        """Log *message* about an *event* of ``_EVENTS``: for the first origins at INFO
+        level."""
+        values["origin"] = queue.origin
+        values["seconds"] = queue.longest
+        self._limiters[event].log(message, values, self._context.spider)
 
     def full(self, origin: Origin) -> None:
         """Warn once that requests are dropped because too many are held."""
         if not self._told_full:
             self._told_full = True
-            message = (
+            logger.warning(
                 "Too many requests are held (REP_HOLD_MAX_REQUESTS; one origin may have about 91 %% of "
-                "them): dropping further ones, such as to %(origin)s. This is reported once."
+                "them): dropping further ones, such as to %(origin)s. This is reported once.",
+                {"origin": origin},
+                extra=self._context.extra,
             )
-            logger.warning(message, {"origin": origin}, extra=self._context.extra)
 
     def state(
-        self, queues: Collection[Queue], attempt: float, given_up: float, *, idle: bool
+        self,
+        queues: Collection[Queue],
+        seconds_to_attempt: float,
+        seconds_to_end: float,
+        *,
+        idle: bool,
     ) -> None:
-        """Log what is held in *queues*, and why; seconds until the next *attempt* at a robots.txt,
-        and until the first requests are *given_up*. *idle*: the crawl can only wait."""
+        """Log how many requests are held in *queues*, and why; when the next attempt at
+        a robots.txt is made, and when the first requests are given up. *idle*: the
+        crawl can only wait."""
         total = sum(queue.count for queue in queues)
-        most = nlargest(_NAMED, queues, key=attrgetter("count"))
-        parts = [
-            f"{queue.count:,} to {queue.origin}: {self._why(queue.origin)}"
-            for queue in most
-        ]
-        if others := len(queues) - len(most):
-            rest = total - sum(queue.count for queue in most)
-            parts.append(f"{rest:,} to {counted(others, 'other origin')}")
+        named = nlargest(_NAMED, queues, key=attrgetter("count"))
+        unnamed_count = total
+        parts = []
+        for queue in named:
+            unnamed_count -= queue.count
+            why = self._why(queue.origin)
+            parts.append(f"{queue.count:,} to {queue.origin}: {why}")
+        unnamed_origins = len(queues) - len(named)
+        if unnamed_origins:
+            origins = counted(unnamed_origins, "other origin")
+            parts.append(f"{unnamed_count:,} to {origins}")
         values = {
             "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(total, "request"),
             "which": "; ".join(parts),
-            "next": duration(attempt),
-            "given_up": duration(given_up),
+            "next": duration(seconds_to_attempt),
+            "given_up": duration(seconds_to_end),
         }
         logger.info(
             "%(begin)s%(requests)s held (%(which)s); next robots.txt attempt in %(next)s, giving "
@@ -503,7 +641,8 @@ class HoldLog:
         )
 
     def _why(self, origin: Origin) -> str:
-        known = self._table.get(origin)
-        if known is not None and known.entry.error is None:
+        """Return in a few words why requests to *origin* are held."""
+        state = self._table.get(origin)
+        if state is not None and state.entry.error is None:
             return "answered, about to leave"
-        return kind_of(Drop.of(known).reason)
+        return kind_of(Drop.of(state).reason)

@@ -11,30 +11,37 @@ from typing import Any, NamedTuple
 AS_OF = "2026-11-28"
 """When the pages were last compared with this list."""
 
-SEARCH, AI_TRAINING, AI_SEARCH, ASSISTANT, OTHER = PURPOSES = (
-    "search engine",
-    "AI training",
-    "AI search",
-    "assistant",
-    "other",
-)
+SEARCH = "search engine"
+AI_TRAINING = "AI training"
+AI_SEARCH = "AI search"
+ASSISTANT = "assistant"
+"""Fetches what somebody has just asked for."""
+OTHER = "other"
+
+CRAWLER_PURPOSES = (SEARCH, AI_TRAINING, AI_SEARCH, ASSISTANT, OTHER)
+"""In the order of :data:`KNOWN`."""
 
 
 class Crawler(NamedTuple):
+    """A crawler that its operator documents."""
+
     chain: tuple[str, ...]
     """Its product token, and tokens whose groups it obeys if none names the one before."""
     operator: str
     purpose: str
-    """One of :data:`PURPOSES`. An assistant fetches what somebody has just asked for."""
+    """One of :data:`CRAWLER_PURPOSES`."""
     page: str
     """Where the operator documents it."""
     note: str = ""
-    """What that page says, if robots.txt alone doesn't keep it away, or it is no crawler."""
+    """What that page says, if robots.txt alone doesn't keep this crawler away, or it is no crawler."""
 
     @property
     def name(self) -> str:
+        """Its own product token."""
         return self.chain[0]
 
+
+# Where operators document their crawlers.
 
 _GOOGLE = "https://developers.google.com/crawling/docs/crawlers-fetchers/google-common-crawlers"
 _BING = "https://www.bing.com/webmasters/help/which-crawlers-does-bing-use-8c184ec0"
@@ -53,6 +60,7 @@ _AMAZON = "https://developer.amazon.com/amazonbot"
 _MISTRAL = "https://docs.mistral.ai/en/robots"
 _COMMON_CRAWL = "https://commoncrawl.org/ccbot"
 
+# Notes about a crawler, see Crawler.note.
 _NO_CRAWLER = "sends no requests: says how others' may be used"
 _MAY_BYPASS = "may bypass robots.txt"
 
@@ -91,16 +99,16 @@ KNOWN = (
 )
 
 OF_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
+"""The known crawlers by their tokens."""
 
 
 def about_known(crawler: Crawler | None) -> dict[str, Any]:
-    """Return what is known of a crawler, ready for JSON; None for each if it isn't known."""
+    """Return what is known of a crawler, ready for JSON; the same keys, with None, if it isn't known."""
     if crawler is None:
         return {"operator": None, "purpose": None, "page": None, "note": None}
-    _, operator, purpose, page, note = crawler
     return {
-        "operator": operator,
-        "purpose": purpose,
-        "page": page,
-        "note": note or None,
+        "operator": crawler.operator,
+        "purpose": crawler.purpose,
+        "page": crawler.page,
+        "note": crawler.note or None,
     }

@@ -1,14 +1,16 @@
-"""What crawlers may fetch, and whether their site's owner may have meant something else. Each crawler
-that is named has been asked for: the matcher has decided with its rules."""
+"""What crawlers may fetch, and whether their site's owner may have meant something else. Nothing is
+guessed from the text of rules: the matcher that crawls use decides on example paths, with the rules of
+each crawler that the file names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
+from typing import NamedTuple
 
-from scrapy_rep.inspection.findings import Finding, finding, shortened, some
+from scrapy_rep.inspection.findings import Finding, finding, first_few, shortened
 from scrapy_rep.inspection.patterns import BLANK, can_match, example_of, matches_all
 from scrapy_rep.protocol import AgentLine, Group, Origin, RobotsTxt, RuleLine
 from scrapy_rep.protocol.matching import Rules, allows, comparable, line_of, path_of
@@ -17,17 +19,17 @@ from scrapy_rep.protocol.robotstxt import Groups, Pace, delay_seconds, rate_seco
 from scrapy_rep.protocol.syntax import GLOBAL, RULES, normalise, readable, readable_url
 from scrapy_rep.text import resolve_sitemap
 
-# Agents that are asked for: a file may name a hundred thousand.
-_MAX_ASKED = 50
+# Of the crawlers that a file names, the first fifty are examined: there may be a hundred thousand.
+_MAX_EXAMINED = 50
 
-# Comparisons of a path and a rule with a wildcard, or of a path and an agent's rules: with more, the
-# file is hostile, and only what is wrong with its lines is said.
-_MAX_TRIALS = 1_000_000
+# A comparison is one of a path and a rule with a wildcard, or of a path and all other rules of a crawler.
+# A file that needs more is hostile: of it, lint says only what is wrong with each line (lint.py).
+_MAX_COMPARISONS = 1_000_000
 
-# Rules of a group that are tried, to find one that its agents obey.
-_MAX_WITNESSES = 10
+# So many rules of a group are tried, to find one that its agents obey, or that lets them fetch a path.
+_MAX_TRIED_RULES = 10
 
-# Search engines, of which it matters whether they may fetch a site, and see it as people do.
+# Search engines, in lower case. It matters whether they may fetch a site, and see it as people do.
 _ENGINES = ("googlebot", "bingbot", "duckduckbot")
 
 DELAYS = {"crawl-delay": delay_seconds, "request-rate": rate_seconds}
@@ -38,96 +40,166 @@ _ANY_PATH = "/any-page"
 
 
 class Crawlers:
-    """The crawlers that a file names, and ``*``. Knows the rules of the first fifty."""
+    """The crawlers that a file names, and ``*``. The first fifty are examined: their rules are known.
+
+    Tokens are in lower case here; :attr:`spelling` has them as the file spells them.
+    """
 
     def __init__(self, kept: bytes, outline: Outline) -> None:
+        """*kept*: the part of the file that counts; *outline*: its lines."""
         self.outline = outline
         names = {token.lower(): token for token in outline.tokens()}
         engines = [token for token in _ENGINES if token in names]
-        asked = list(dict.fromkeys([GLOBAL, *engines, *names]))[:_MAX_ASKED]
-        self.spelling = {token: names.get(token, token) for token in asked}
+        # Each once, the most important first.
+        tokens = list(dict.fromkeys([GLOBAL, *engines, *names]))
+        examined = tokens[:_MAX_EXAMINED]
+        has_delays = _has_delays(outline)
         robots = RobotsTxt.parse(kept)
-        groups = Groups(normalise(kept))
-        self.rules: dict[str, Rules] = {
-            token: robots.rules(token, groups=groups)[1] for token in asked
-        }
-        has_delays = any(field in DELAYS for field, _ in outline.fields.values())
-        self.paces = {
-            token: robots.pace(token, groups=groups) if has_delays else Pace()
-            for token in asked
-        }
-        self._groups: dict[str, list[Group]] = {token: [] for token in [GLOBAL, *names]}
-        for group in outline.groups:
-            for token in dict.fromkeys(agent.token for agent in group.agents):
-                if token:
-                    self._groups[token].append(group)
-        covers = {id(group): _longest_of_all_paths(group) for group in outline.groups}
-        self.closed = {
-            token for token in self._groups if self._is_closed(token, covers)
-        }
+        groups = Groups(normalise(kept))  # read once for all crawlers
+        self.spelling: dict[str, str] = {}
+        """The crawlers that are examined, as the file spells them, by their tokens."""
+        self.rules: dict[str, Rules] = {}
+        """The rules of each crawler that is examined, ready for the matcher."""
+        self.paces: dict[str, Pace] = {}
+        """How slowly each crawler that is examined is asked to crawl."""
+        for token in examined:
+            self.spelling[token] = names.get(token, token)
+            _, self.rules[token] = robots.rules(token, groups=groups)
+            self.paces[token] = Pace()
+            if has_delays:
+                self.paces[token] = robots.pace(token, groups=groups)
+        self._groups = _groups_by_token(outline)
+        """The groups of all tokens that the file names, and of ``*``."""
+        self.closed = _closed_tokens(self._groups)
         """Those that may fetch nothing."""
 
     @cached_property
     def open(self) -> list[str]:
-        """Those that may fetch something, of those that are asked for."""
+        """Those that may fetch something, of those that are examined."""
         return [token for token in self.rules if self.path_for(token)]
-
-    def _is_closed(self, token: str, covers: dict[int, tuple[int, int]]) -> bool:
-        lengths = [covers[id(group)] for group in self._groups[token]]
-        disallowed = max((disallow for disallow, _ in lengths), default=0)
-        return disallowed > max((allow for _, allow in lengths), default=0)
 
     @property
     def names(self) -> list[str]:
-        """The tokens that the file names, in lower case, whether they are asked for or not."""
+        """The tokens that the file names, whether they are examined or not."""
         return [token for token in self._groups if token != GLOBAL]
 
     def rules_of(self, token: str) -> list[RuleLine]:
-        return [line for group in self._groups[token] for line in group.rules]
+        """Return the rules of all groups that name *token*, as they stand in the file."""
+        lines = []
+        for group in self._groups[token]:
+            lines += group.rules
+        return lines
 
     def path_for(self, token: str) -> str:
-        """Return a path that an agent may fetch, "" if none comes to mind."""
-        allowed = [line.pattern for line in self.rules_of(token) if line.rule.allow]
-        for path in ["/", _ANY_PATH, *map(example_of, allowed[:_MAX_WITNESSES])]:
+        """Return a path that the crawler *token* may fetch; "" if no path that is tried is allowed."""
+        paths = ["/", _ANY_PATH]
+        allows = [line for line in self.rules_of(token) if line.rule.allow]
+        for line in allows[:_MAX_TRIED_RULES]:
+            paths.append(example_of(line.pattern))
+        for path in paths:
             if path and not BLANK.search(path) and self.rules[token].allows(path):
                 return path
         return ""
 
-    def trials(self) -> int:
-        """Return about how many comparisons all checks take."""
-        lines = [self.rules_of(token) for token in self.rules]
-        wildcards = sum("*" in line.pattern for line in chain.from_iterable(lines))
-        fields = [kind for kind, _ in self.outline.fields.values()]
-        asked = sum(kind in RULES or kind == "sitemap" for kind in fields)
-        asked += _MAX_WITNESSES * len(self.outline.groups)
-        return asked * (len(self.rules) + wildcards)
+    def comparisons(self) -> int:
+        """Return about how many comparisons all checks take (see _MAX_COMPARISONS)."""
+        wildcards = 0
+        for token in self.rules:
+            for line in self.rules_of(token):
+                if "*" in line.pattern:
+                    wildcards += 1
+        paths = _MAX_TRIED_RULES * len(self.outline.groups)
+        for name, _ in self.outline.fields.values():
+            if name in RULES or name == "sitemap":
+                paths += 1
+        return paths * (len(self.rules) + wildcards)
 
 
-def _longest_of_all_paths(group: Group) -> tuple[int, int]:
-    """Return how long the longest rule is that disallows all paths, and the longest that allows any."""
-    disallow = allow = 0
+def _has_delays(outline: Outline) -> bool:
+    """Return whether any line asks for a pause between two requests."""
+    return any(name in DELAYS for name, _ in outline.fields.values())
+
+
+def _groups_by_token(outline: Outline) -> dict[str, list[Group]]:
+    """Return the groups that name each token, in the order of the file but for ``*``, which comes
+    first."""
+    groups_by_token: dict[str, list[Group]] = {GLOBAL: []}
+    for group in outline.groups:
+        for token in _tokens_of(group):
+            if token:  # "" for a line that names no crawler
+                groups = groups_by_token.setdefault(token, [])
+                groups.append(group)
+    return groups_by_token
+
+
+def _tokens_of(group: Group) -> list[str]:
+    """Return the tokens that a group names, each once."""
+    return list(dict.fromkeys(agent.token for agent in group.agents))
+
+
+class _Longest(NamedTuple):
+    """Characters of the longest patterns of a group, 0 for none. The longest pattern wins."""
+
+    disallow_of_all: int
+    """That disallows all paths."""
+    allow: int
+    """That allows any path."""
+
+
+def _closed_tokens(groups_by_token: dict[str, list[Group]]) -> set[str]:
+    """Return the tokens that may fetch nothing: a rule that disallows all paths is longer than each
+    that allows something."""
+    # Many tokens may share a group, so each group is measured once.
+    longest_by_group: dict[int, _Longest] = {}
+    closed = set()
+    for token, groups in groups_by_token.items():
+        disallow_of_all = 0
+        allow = 0
+        for group in groups:
+            longest = longest_by_group.get(id(group))
+            if longest is None:
+                longest = _longest_of(group)
+                longest_by_group[id(group)] = longest
+            disallow_of_all = max(disallow_of_all, longest.disallow_of_all)
+            allow = max(allow, longest.allow)
+        if disallow_of_all > allow:
+            closed.add(token)
+    return closed
+
+
+def _longest_of(group: Group) -> _Longest:
+    """Measure the patterns of a group."""
+    disallow_of_all = 0
+    allow = 0
     for line in group.rules:
+        length = len(line.pattern)
         if line.rule.allow and can_match(line.pattern):
-            allow = max(allow, len(line.pattern))
+            allow = max(allow, length)
         elif not line.rule.allow and matches_all(line.pattern):
-            disallow = max(disallow, len(line.pattern))
-    return disallow, allow
+            disallow_of_all = max(disallow_of_all, length)
+    return _Longest(disallow_of_all, allow)
 
 
 def effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:
+    """Yield what is to say about what crawlers may fetch.
+
+    :param kept: the part of the file that counts
+    :param outline: its lines
+    :param robots_url: where it is from; None if that isn't known
+    """
     crawlers = Crawlers(kept, outline)
-    is_small = crawlers.trials() <= _MAX_TRIALS
-    lost: list[Finding] = []
+    is_small = crawlers.comparisons() <= _MAX_COMPARISONS
+    lost_rules: list[Finding] = []
     if GLOBAL in crawlers.closed:
         yield _site_closed(crawlers, is_small)
     elif is_small:
         yield from _engine_closed(crawlers)
-        lost = list(_lost_rules(crawlers))
-        yield from lost
+        lost_rules = list(_lost_rules(crawlers))
+        yield from lost_rules
     if _only_allows(outline):
         yield finding(None, "only-allows")
     if is_small:
-        losers = {agent.lower() for item in lost for agent in item.agents}
+        losers = {agent.lower() for item in lost_rules for agent in item.agents}
         texts = normalise(kept).split("\n")
         for group in outline.groups:
             yield from _joined_agents(crawlers, group, texts)
@@ -139,7 +211,7 @@ def effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[F
 
 
 def _deciding_line(rules: Rules, path: str) -> int:
-    """Return the line that decides, 0 for none."""
+    """Return the number of the line that decides about *path*; 0 if no rule matches."""
     key = rules.find(path)
     return line_of(key) if key else 0
 
@@ -148,185 +220,247 @@ def _deciding_line(rules: Rules, path: str) -> int:
 
 
 def _site_closed(crawlers: Crawlers, is_small: bool) -> Finding:
+    """Return the finding that the ``*`` group is closed, with the exceptions to it.
+
+    :param is_small: whether there is time to find out which crawlers may fetch something
+    """
+    open_names = [token for token in crawlers.names if token not in crawlers.closed]
+    exception = ""
+    if open_names:
+        exception = " without a group of their own"
+        # Of each of them, a path is known that it may fetch: then they can be named.
+        if is_small and set(open_names) <= set(crawlers.open):
+            agents = [crawlers.spelling[token] for token in open_names]
+            exception = f" but {first_few(agents)}"
     line = _deciding_line(crawlers.rules[GLOBAL], _ANY_PATH)
-    others = [token for token in crawlers.names if token not in crawlers.closed]
-    if not others:
-        return finding(line, "site-closed", exception="", agents=[GLOBAL])
-    exception = " without a group of their own"
-    if is_small and set(others) <= set(crawlers.open):
-        exception = f" but {some([crawlers.spelling[token] for token in others])}"
     return finding(line, "site-closed", exception=exception, agents=[GLOBAL])
 
 
 def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
-    path = crawlers.path_for(GLOBAL)
-    lines: dict[int, list[str]] = {}
+    """Yield lines that close the whole site to search engines, while ``*`` may fetch something."""
+    open_path = crawlers.path_for(GLOBAL)
+    if not open_path:
+        return
+    engines_by_line: dict[int, list[str]] = {}
     for token in _ENGINES:
-        if path and token in crawlers.closed:
-            line = _deciding_line(crawlers.rules[token], _ANY_PATH)
-            lines.setdefault(line, []).append(crawlers.spelling[token])
-    for line, agents in lines.items():
-        yield finding(line, "engine-closed", agents=agents, path=path)
+        if token in crawlers.closed:
+            rules = crawlers.rules[token]
+            line = _deciding_line(rules, _ANY_PATH)
+            engines = engines_by_line.setdefault(line, [])
+            engines.append(crawlers.spelling[token])
+    for line, engines in engines_by_line.items():
+        yield finding(line, "engine-closed", agents=engines, path=open_path)
 
 
 def _only_allows(outline: Outline) -> bool:
-    lines = [line for group in outline.groups for line in group.rules if line.pattern]
-    has_part = any(
-        can_match(line.pattern) and not matches_all(line.pattern) for line in lines
-    )
-    return has_part and all(line.rule.allow for line in lines)
+    """Return whether the rules of a file only allow, and one of them allows something else than
+    everything, as if the rest were forbidden."""
+    allows_part = False
+    for group in outline.groups:
+        for line in group.rules:
+            if line.pattern and not line.rule.allow:
+                return False
+            if can_match(line.pattern) and not matches_all(line.pattern):
+                allows_part = True
+    return allows_part
+
+
+class _Forbidden(NamedTuple):
+    """Something that the ``*`` group forbids."""
+
+    path: str
+    """A path that the rule matches."""
+    rule: str
+    """The rule, with its line, as a finding names it."""
 
 
 def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
     """Yield groups that allow what ``*`` forbids, unless they say "everything" explicitly."""
-    forbidden: list[tuple[str, str]] = []
-    for line in crawlers.rules_of(GLOBAL):
-        path = "" if line.rule.allow else example_of(line.pattern)
-        if path and not crawlers.rules[GLOBAL].allows(path):
-            forbidden.append(
-                (path, f"{shortened(line.rule.pattern)} (line {line.rule.line})")
-            )
-    first_lines: dict[tuple[str, ...], int] = {}
-    losers: dict[tuple[str, ...], list[str]] = {}
+    forbidden = _forbidden_to_all(crawlers)
+    # Crawlers that lose the same rules are put together.
+    losers_by_rules: dict[tuple[str, ...], list[AgentLine]] = {}
     for agent in _first_lines(crawlers):
         token = agent.token
         if token == GLOBAL or _says_everything(crawlers.rules_of(token)):
             continue
         rules = crawlers.rules[token]
-        lost = tuple(named for path, named in forbidden if rules.allows(path))
+        lost = tuple(item.rule for item in forbidden if rules.allows(item.path))
         if lost:
-            first_lines.setdefault(lost, agent.line)
-            losers.setdefault(lost, []).append(crawlers.spelling[token])
-    for lost, agents in losers.items():
+            losers = losers_by_rules.setdefault(lost, [])
+            losers.append(agent)
+    for lost, losers in losers_by_rules.items():
         yield finding(
-            first_lines[lost],
+            losers[0].line,
             "lost-rules",
-            agents=agents,
-            lost=some(lost),
+            agents=[crawlers.spelling[agent.token] for agent in losers],
+            lost=first_few(lost),
             topic="; ".join(lost),
         )
 
 
+def _forbidden_to_all(crawlers: Crawlers) -> list[_Forbidden]:
+    """Return the disallow rules of the ``*`` group, but those that never win."""
+    forbidden = []
+    for line in crawlers.rules_of(GLOBAL):
+        if line.rule.allow:
+            continue
+        path = example_of(line.pattern)
+        if path and not crawlers.rules[GLOBAL].allows(path):
+            pattern = shortened(line.rule.pattern)
+            rule = f"{pattern} (line {line.rule.line})"
+            forbidden.append(_Forbidden(path, rule))
+    return forbidden
+
+
 def _first_lines(crawlers: Crawlers) -> list[AgentLine]:
-    """Return the first user-agent line of each crawler that is asked for."""
-    first: dict[str, AgentLine] = {}
+    """Return the first user-agent line of each crawler that is examined."""
+    first_by_token: dict[str, AgentLine] = {}
     for group in crawlers.outline.groups:
         for agent in group.agents:
             if agent.token in crawlers.rules:
-                first.setdefault(agent.token, agent)
-    return list(first.values())
+                first_by_token.setdefault(agent.token, agent)
+    return list(first_by_token.values())
 
 
 def _says_everything(lines: list[RuleLine]) -> bool:
-    """An empty pattern, and an allow of all paths, say that everything is open."""
-    return any(
-        not line.pattern or (line.rule.allow and matches_all(line.pattern))
-        for line in lines
-    )
+    """Return whether one of *lines* says that everything is open: by an empty pattern, or by an allow
+    of all paths."""
+    for line in lines:
+        if not line.pattern or (line.rule.allow and matches_all(line.pattern)):
+            return True
+    return False
 
 
 # -- groups ----------------------------------------------------------------------------------
 
 
 def _joined_agents(
-    crawlers: Crawlers, group: Group, texts: list[str]
+    crawlers: Crawlers,
+    group: Group,
+    texts: list[str],
 ) -> Iterator[Finding]:
     """Yield a group whose agents were hardly meant to share their rules: something other than a
-    comment stands between its user-agent lines."""
-    between: list[str] = []
-    last_part = group.agents[0].line
-    for agent, following in pairwise(group.agents):
-        gap = _gap(texts[agent.line : following.line - 1])
+    comment stands between its user-agent lines.
+
+    :param texts: the lines of the file
+    """
+    gaps: list[str] = []  # what stands between, see _gap()
+    last_part = group.agents[0].line  # the first user-agent line below all gaps
+    for agent, next_agent in pairwise(group.agents):
+        texts_between = texts[agent.line : next_agent.line - 1]
+        gap = _gap(texts_between)
         if gap:
-            between += gap
-            last_part = following.line
-    own = {agent.token for agent in group.agents if agent.line >= last_part}
-    above = dict.fromkeys(
-        agent.token for agent in group.agents if agent.line < last_part
-    )
-    joined = [token for token in above if token in crawlers.rules and token not in own]
-    # What is forbidden says more than what is allowed.
-    rules = sorted(group.rules, key=lambda line: (not line.pattern, line.rule.allow))
-    for line in rules[:_MAX_WITNESSES] if joined else ():
+            gaps += gap
+            last_part = next_agent.line
+    in_last_part = set()
+    for agent in group.agents:
+        if agent.line >= last_part:
+            in_last_part.add(agent.token)
+    only_above = []  # agents that were hardly meant to obey the rules below the gap
+    for token in _tokens_of(group):
+        if token in crawlers.rules and token not in in_last_part:
+            only_above.append(token)
+    if not only_above:
+        return
+    # One rule is enough to show what they share. What is forbidden says more than what is allowed.
+    rules = sorted(group.rules, key=_says_less)
+    for line in rules[:_MAX_TRIED_RULES]:
         path = example_of(line.pattern) if line.pattern else _ANY_PATH
-        number = line.rule.line
-        obeying = [
-            token
-            for token in joined
-            if path and _deciding_line(crawlers.rules[token], path) == number
-        ]
+        if not path:
+            continue
+        obeying = []
+        for token in only_above:
+            rules_of_token = crawlers.rules[token]
+            if _deciding_line(rules_of_token, path) == line.rule.line:
+                obeying.append(crawlers.spelling[token])
         if obeying:
             yield finding(
                 last_part,
                 "joined-agents",
-                agents=[crawlers.spelling[token] for token in obeying],
-                gap=_gap_in_words(between),
-                line=number,
+                agents=obeying,
+                gap=_gap_in_words(gaps),
+                line=line.rule.line,
                 rule=shortened(str(line.rule)),
             )
             return
 
 
+def _says_less(line: RuleLine) -> tuple[bool, bool]:
+    """A key to sort rules by: first what is forbidden, then what is allowed, then empty rules."""
+    return not line.pattern, line.rule.allow
+
+
 def _gap(texts: list[str]) -> list[str]:
-    """Return what stands between two user-agent lines: names of fields, "" for a blank line."""
-    contents = [readable(text).strip() for text in texts]
-    return [
-        content.partition(":")[0].strip().lower()
-        for content in contents
-        if not content.startswith("#")
-    ]
+    """Return what stands between two user-agent lines: names of fields, "" for a blank line; nothing
+    for comments."""
+    names = []
+    for text in texts:
+        content = readable(text).strip()
+        if not content.startswith("#"):
+            name, _, _ = content.partition(":")
+            names.append(name.strip().lower())
+    return names
 
 
 def _gap_in_words(names: list[str]) -> str:
+    """Return subject and verb of the sentence that *names*, from :func:`_gap`, stand between lines."""
     fields = [shortened(name) for name in dict.fromkeys(names) if name]
     if not fields:
         return "a blank line stands"
     verb = "stands" if len(fields) == 1 else "stand"
-    return f"{some(fields)} {verb}"
+    return f"{first_few(fields)} {verb}"
 
 
 def _empty_group(
-    crawlers: Crawlers, group: Group, losers: set[str]
+    crawlers: Crawlers,
+    group: Group,
+    losers: set[str],
 ) -> Iterator[Finding]:
-    """Yield agents of a group without rules that have none elsewhere. Of *losers* more is said."""
-    tokens = dict.fromkeys(agent.token for agent in group.agents)
-    agents = [
-        crawlers.spelling[token]
-        for token in tokens
-        if token in crawlers.rules
-        and not crawlers.rules_of(token)
-        and token not in losers
-    ]
+    """Yield the agents of a group without rules that have no rules elsewhere.
+
+    :param losers: agents about which "lost-rules" says more (:func:`_lost_rules`)
+    """
+    agents = []
+    for token in _tokens_of(group):
+        if token not in crawlers.rules or token in losers:
+            continue
+        if not crawlers.rules_of(token):
+            agents.append(crawlers.spelling[token])
     if agents:
         yield finding(group.agents[0].line, "empty-group", agents=agents)
 
 
 def _delays(crawlers: Crawlers) -> Iterator[Finding]:
-    """Yield lines that ask for a pause, with the crawlers for which they are the slowest."""
-    asked: dict[int, list[str]] = {}
-    lines = {
-        line: (field, seconds)
-        for line, (field, value) in crawlers.outline.fields.items()
-        if field in DELAYS and (seconds := DELAYS[field](value)) is not None
-    }
-    for token, name in crawlers.spelling.items() if lines else ():
+    """Yield lines that ask for a pause, with the crawlers for which they ask for the longest."""
+    agents_by_line: dict[int, list[str]] = {}
+    for token, agent in crawlers.spelling.items():
+        # Some crawlers know only crawl-delay: then the slowest line of this kind counts, even if a
+        # request-rate line is slower.
         pace = crawlers.paces[token]
-        for line in {
-            ask.line for ask in (pace.crawl_delay, pace.slowest) if ask is not None
-        }:
-            asked.setdefault(line, []).append(name)
+        slowest_lines = set()
+        for ask in (pace.crawl_delay, pace.slowest):
+            if ask is not None:
+                slowest_lines.add(ask.line)
+        for line in slowest_lines:
+            agents_by_line.setdefault(line, []).append(agent)
     groups = crawlers.outline.groups
     first_group = groups[0].agents[0].line if groups else None
-    for line, (field, seconds) in lines.items():
-        agents = asked.get(line, [])
+    for line, (name, value) in crawlers.outline.fields.items():
+        if name not in DELAYS:
+            continue
+        seconds = DELAYS[name](value)
+        if seconds is None:  # lint.py finds this line: "bad-delay"
+            continue
+        agents = agents_by_line.get(line, [])
         if first_group is None or line < first_group:
             yield finding(line, "delay-before-group")
         elif agents:
             yield finding(
-                line, "other-delay", topic=field, agents=agents, seconds=seconds
+                line, "other-delay", topic=name, agents=agents, seconds=seconds
             )
 
 
+# Patterns that match style sheets or scripts: by the ending of their names, or a usual folder's.
 _ASSETS = re.compile(
     r"\.(?:css|js)\b|/(?:css|js|javascripts?|scripts?|styles?|stylesheets?|assets|static|_next|"
     r"wp-includes)(?=[/*$]|\Z)",
@@ -336,52 +470,70 @@ _ASSETS = re.compile(
 
 def _assets(crawlers: Crawlers, group: Group) -> Iterator[Finding]:
     """Yield rules that keep search engines from style sheets and scripts."""
-    tokens = dict.fromkeys(agent.token for agent in group.agents)
-    engines = [
-        token
-        for token in tokens
-        if token in crawlers.rules and token in (GLOBAL, *_ENGINES)
-    ]
+    engines = []
+    for token in _tokens_of(group):
+        if token in crawlers.rules and token in (GLOBAL, *_ENGINES):
+            engines.append(token)
+    if not engines:
+        return
     for line in group.rules:
-        asset = None if line.rule.allow else _ASSETS.search(line.pattern)
-        if asset is None or not engines:
+        if line.rule.allow:
             continue
-        path = example_of(line.pattern[: asset.end()].replace("*.", "site."))
-        files = (
-            [path] if asset[0][0] == "." else [f"{path}/site.css", f"{path}/site.js"]
-        )
-        for file in files if path else ():
-            hidden_from = [
-                crawlers.spelling[token]
-                for token in engines
-                if _deciding_line(crawlers.rules[token], file) == line.rule.line
-                and not crawlers.rules[token].allows(file)
-            ]
+        for path in _asset_paths(line.pattern):
+            hidden_from = []
+            for token in engines:
+                rules = crawlers.rules[token]
+                is_decisive = _deciding_line(rules, path) == line.rule.line
+                if is_decisive and not rules.allows(path):
+                    hidden_from.append(crawlers.spelling[token])
             if hidden_from:
                 yield finding(
                     line.rule.line,
                     "blocked-assets",
-                    path=shortened(file),
+                    path=shortened(path),
                     agents=hidden_from,
                 )
                 break
 
 
+def _asset_paths(pattern: str) -> list[str]:
+    """Return paths of style sheets or scripts that a rule with *pattern* is likely to be about; none if
+    it is about other files."""
+    match = _ASSETS.search(pattern)
+    if match is None:
+        return []
+    start = pattern[: match.end()]
+    path = example_of(start.replace("*.", "site."))  # "/*.css" is about "/site.css"
+    if not path:
+        return []
+    if match[0].startswith("."):  # the ending of a file's name, not a folder's name
+        return [path]
+    return [f"{path}/site.css", f"{path}/site.js"]
+
+
 # -- sitemaps --------------------------------------------------------------------------------
 
+# Where one URL ends, and another one begins: after a comma, a semicolon or a blank.
 _URLS_JOINED = re.compile(
     r"\S[,;\s]\s*(?:https?://|/)\S|\.(?:xml|txt|gz)[,;\s]\s*\S", re.IGNORECASE
 )
 
 
 def _sitemaps(
-    crawlers: Crawlers, place: str | None, is_small: bool
+    crawlers: Crawlers,
+    robots_url: str | None,
+    is_small: bool,
 ) -> Iterator[Finding]:
-    """:param place: the URL of the file; None: unknown. Then all sitemaps may be on its host"""
-    own = Origin.from_url(place) if place else None
-    base = place or "http://host.invalid/robots.txt"
-    for line, (field, value) in crawlers.outline.fields.items():
-        if field != "sitemap":
+    """Yield what is wrong with the sitemap lines.
+
+    :param robots_url: the URL of the file; if it isn't known, any sitemap may be on its host
+    :param is_small: whether there is time to find out if crawlers may fetch the sitemaps
+    """
+    own_origin = Origin.from_url(robots_url) if robots_url else None
+    # Relative URLs are relative to this. Only their paths count, so any host will do.
+    base = robots_url or "http://host.invalid/robots.txt"
+    for line, (name, value) in crawlers.outline.fields.items():
+        if name != "sitemap":
             continue
         if _URLS_JOINED.search(value):
             yield finding(line, "sitemaps-joined")
@@ -395,28 +547,40 @@ def _sitemaps(
             continue
         if is_relative:
             yield finding(line, "relative-sitemap")
-        if is_small and own in (None, origin):
-            condition = "" if own or is_relative else "if it is on this host, "
-            yield from _sitemap_disallowed(
-                crawlers, line, comparable(path_of(url)), condition
-            )
+        if is_small and own_origin in (None, origin):
+            is_own = own_origin is not None or is_relative
+            condition = "" if is_own else "if it is on this host, "
+            path = comparable(path_of(url))
+            yield from _sitemap_disallowed(crawlers, line, path, condition)
 
 
 def _sitemap_disallowed(
-    crawlers: Crawlers, line: int, path: str, condition: str
+    crawlers: Crawlers,
+    line: int,
+    path: str,
+    condition: str,
 ) -> Iterator[Finding]:
-    """Yield a sitemap that is closed to crawlers that may fetch other things."""
-    lines = {
-        crawlers.spelling[token]: line_of(key)
-        for token in crawlers.open
-        if not allows(key := crawlers.rules[token].find(path))
-    }
-    if lines:
-        whom = some([f"{agent} (line {number})" for agent, number in lines.items()])
+    """Yield a sitemap that is closed to crawlers that may fetch other things.
+
+    :param line: the one that lists the sitemap
+    :param path: the sitemap's, as rules are compared with it
+    :param condition: goes before the sentence: on which condition it is true
+    """
+    agents = []
+    agents_and_lines = []
+    for token in crawlers.open:
+        key = crawlers.rules[token].find(path)
+        if not allows(key):
+            agent = crawlers.spelling[token]
+            deciding_line = line_of(key)
+            agents.append(agent)
+            agents_and_lines.append(f"{agent} (line {deciding_line})")
+    if agents:
+        whom = first_few(agents_and_lines)
         yield finding(
             line,
             "sitemap-disallowed",
-            agents=[*lines],
+            agents=agents,
             topic=whom,
             condition=condition,
             whom=whom,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.syntax import readable
 
-# Characters of a line's value that are shown.
-_SHOWN = 80
+# Characters: so much is shown of the value of the line that asks for the delay.
+_MAX_SHOWN_VALUE = 80
 
 
 def too_slow(
@@ -16,14 +16,19 @@ def too_slow(
     obey_global: bool,
     max_delay: float | None,
 ) -> Decision | None:
-    """Return the decision against all URLs of an origin that asks for more seconds between two requests
-    than *max_delay*; None if it doesn't, or if that is None. Its rule is the line that asks."""
+    """Return the decision against all URLs of an origin that asks for too long a delay between two
+    requests; None if it doesn't. The decision's rule is the line that asks.
+
+    :param chain: the crawler's tokens, most specific first
+    :param obey_global: whether the crawler obeys the ``*`` group if no group names it
+    :param max_delay: seconds; None: no delay is too long
+    """
     if max_delay is None:
         return None
     slowest = robots.pace(chain, obey_global).slowest
     if slowest is None or slowest.seconds <= max_delay:
         return None
-    value = readable(slowest.value)[:_SHOWN]
+    value = readable(slowest.value)[:_MAX_SHOWN_VALUE]
     text = f"{slowest.field}: {value}, more than REP_CRAWL_DELAY allows"
     token, _ = robots.rules(chain, obey_global)
     return Decision(False, Rule(slowest.line, "", False, text), token)

@@ -1,13 +1,45 @@
 """What the pattern of a rule matches, and whether its author may have meant something else (REP.md
-section 8). Patterns are as compared: percent-encoded."""
+section 8). Patterns are as the matcher compares them: percent-encoded."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
+# Several stars match the same as one.
 _STARS = re.compile(r"\*+")
-_FOLDER = re.compile(r"(?<=/)\*(?=/)")
+
+# A star in place of a folder's name.
+_STAR_FOLDER = re.compile(r"(?<=/)\*(?=/)")
+
+# Characters: of a longer pattern, no path is made up as an example.
+_MAX_PATTERN = 500
+
+BLANK = re.compile(r"[ \t\v\f]")
+"""A space or a tab: crawlers send them as %20 and %09."""
+
+# A URL with its scheme and host. Group 1: its path, without the first slash.
+_WRITTEN_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
+
+# What people write as a pattern, and what they should have written.
+_PATTERN_OF_WORD = {"all": "/", "everything": "/", "none": "", "nothing": ""}
+
+# A comma before another path.
+_COMMA = re.compile(r",(?:[ \t]|%20)*(?=/)")
+
+# Of the paths that are joined by commas, so many are looked at.
+_MAX_JOINED = 5
+
+# What is special in regular expressions alone, and hardly occurs in paths: a choice, a class, an
+# escaped character, "anything" after something that isn't a file's name. `/index.*` and `/*.*` are
+# paths.
+_REGEX = re.compile(
+    r"\([^()|]{0,99}\|[^()]{0,99}\)|\(\?:|\[[a-zA-Z0-9_]{0,9}[a-zA-Z0-9]-[a-zA-Z0-9][^\[\]]{0,9}\][*+]?|"
+    r"\\[dDwWsSbB.?/]|\.\+|(?<![a-zA-Z0-9.*/])\.\*|(?<=[^/]/)\.\*|\{\d{0,9},\d{0,9}\}|^/?\^"
+)
+
+# A dollar sign within a pattern. Where it begins a name, as in `/$file` and `?$price`, it is meant as one.
+_DOLLAR = re.compile(r"\$(?!\Z)(?!(?<=[/*?&=]\$)[a-zA-Z])(?!%7B|\{|\()")
 
 
 class Paths(NamedTuple):
@@ -15,9 +47,9 @@ class Paths(NamedTuple):
     other way round."""
 
     text: str
-    """Without what makes no difference."""
+    """The pattern without what makes no difference, such as a second star."""
     is_anchored: bool
-    """Whether the path ends where the pattern does."""
+    """Whether a path has to end where the pattern does."""
 
 
 ALL_PATHS = Paths("/", False)
@@ -29,18 +61,21 @@ def can_match(pattern: str) -> bool:
 
 
 def paths_of(pattern: str) -> Paths:
-    """Return the paths of a pattern that can match. A ``$`` before a ``*`` at the end is a plain
-    dollar sign: ``/x$*`` begins with ``/x$``, and ``/x$`` is ``/x`` alone."""
+    """Return the paths that *pattern*, which can match, does match."""
     is_anchored = pattern.endswith("$")
-    text = _STARS.sub("*", pattern[:-1] if is_anchored else pattern)
+    text = _STARS.sub("*", pattern.removesuffix("$"))
+    # Behind a star, the end makes no difference. A "$" before the star is a plain dollar sign: "/x$*"
+    # matches what begins with "/x$", whereas "/x$" matches "/x" alone.
     if text.endswith("*"):
-        text, is_anchored = text[:-1], False
+        text = text.removesuffix("*")
+        is_anchored = False
     if text in ("", "/") and not is_anchored:
         return ALL_PATHS
     return Paths(text, is_anchored)
 
 
 def matches_all(pattern: str) -> bool:
+    """Return whether a pattern matches every path."""
     return can_match(pattern) and paths_of(pattern) == ALL_PATHS
 
 
@@ -53,83 +88,59 @@ def is_star_needless(pattern: str) -> bool:
 
 
 def is_index(pattern: str) -> bool:
-    """Return whether an allow with this pattern also allows the directory of the page."""
+    """Return whether a pattern is about an index page, such as ``/shop/index.html``: an allow of it also
+    allows its directory (REP.md section 8)."""
     return pattern.startswith("/index.htm", pattern.rfind("/"))
 
 
 def directory_of(pattern: str) -> str:
+    """Return a pattern up to its last slash."""
     return pattern[: pattern.rfind("/") + 1]
-
-
-# Longer paths aren't tried.
-_MAX_PATH = 500
 
 
 def example_of(pattern: str) -> str:
     """Return a path that a pattern matches, "" if none comes to mind."""
-    if not can_match(pattern) or len(pattern) > _MAX_PATH:
+    if not can_match(pattern) or len(pattern) > _MAX_PATTERN:
         return ""
-    path = _FOLDER.sub("x", pattern.removesuffix("$")).replace("*", "")
-    return path if path[:1] == "/" else f"/{path}"
-
-
-# Spaces and tabs: crawlers send them as %20 and %09.
-BLANK = re.compile(r"[ \t\v\f]")
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
-_WORDS = {"all": "/", "everything": "/", "none": "", "nothing": ""}
+    path = _STAR_FOLDER.sub("x", pattern.removesuffix("$"))
+    path = path.replace("*", "")
+    return path if path.startswith("/") else f"/{path}"
 
 
 def is_url(written: str) -> bool:
-    return _URL.match(written) is not None
+    return _WRITTEN_URL.match(written) is not None
 
 
 def path_meant(written: str) -> str:
     """Return the path that the author of a rule that begins with neither ``/`` nor ``*`` may have
     meant."""
-    if url := _URL.match(written):
+    url = _WRITTEN_URL.match(written)
+    if url is not None:
         return f"/{url[1]}"
-    if (word := written.lower()) in _WORDS:
-        return _WORDS[word]
+    word = written.lower()
+    if word in _PATTERN_OF_WORD:
+        return _PATTERN_OF_WORD[word]
+    # The rest of a path or a query: something stands before it.
     if written[0] in ".?&=":
         return f"/*{written}"
     return "/" + written.lstrip("\\")
 
 
-# Where another path begins, after a comma.
-_COMMA = re.compile(r",(?:[ \t]|%20)*(?=/)")
-
-
-# So many of them are looked at.
-_MAX_JOINED = 5
-
-
 def joined_paths(pattern: str) -> list[str]:
-    """Return the first paths that are joined by commas in a pattern. It matches none of these: none
-    has the comma."""
+    """Return the first paths that are joined by commas in a pattern; none if it is a single path. The
+    pattern matches none of the paths: none has the comma."""
     if not can_match(pattern):
         return []
+    # The last part is all that is left, in which more paths may be joined: only the first five count.
     parts = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part]
     paths = [example_of(part) for part in parts[:_MAX_JOINED]]
     return paths if len(paths) > 1 and all(paths) else []
-
-
-# What is special in regular expressions alone, and hardly occurs in paths: a choice, a class, an
-# escaped character, "anything" after something that isn't a file's name. `/index.*` and `/*.*` are
-# paths.
-_REGEX = re.compile(
-    r"\([^()|]{0,99}\|[^()]{0,99}\)|\(\?:|\[[a-zA-Z0-9_]{0,9}[a-zA-Z0-9]-[a-zA-Z0-9][^\[\]]{0,9}\][*+]?|"
-    r"\\[dDwWsSbB.?/]|\.\+|(?<![a-zA-Z0-9.*/])\.\*|(?<=[^/]/)\.\*|\{\d{0,9},\d{0,9}\}|^/?\^"
-)
 
 
 def regular_expression_in(pattern: str) -> str:
     """Return what only a regular expression would have, "" for nothing."""
     expression = _REGEX.search(pattern)
     return expression[0] if expression else ""
-
-
-# A dollar sign that begins a name, as in `/$file` and `?$price`, is meant as one.
-_DOLLAR = re.compile(r"\$(?!\Z)(?!(?<=[/*?&=]\$)[a-zA-Z])(?!%7B|\{|\()")
 
 
 def has_inner_dollar(pattern: str) -> bool:

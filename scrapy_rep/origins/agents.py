@@ -1,11 +1,12 @@
-"""What a request says: its origin, the path that rules match, and its product tokens (docs/decisions.md)."""
+"""What a request says: its origin, the path that rules match, and its product tokens
+(docs/decisions.md)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -14,6 +15,7 @@ from scrapy.crawler import Crawler
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.python import to_unicode
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import SettingsError
 from scrapy_rep.protocol import Origin
@@ -24,19 +26,23 @@ from scrapy_rep.text import warning_of_digits
 
 logger = get_logger(__name__)
 
-USUAL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
-"""Most URLs: scheme, host and port; path and query. Others (user info, no path, ...) take
-:func:`origin_of` and :func:`path_in`."""
+USUAL_URL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
+"""Matches most URLs. Group 1: scheme, host and port; group 2: path and query. URLs that
+don't match (with user info, or without a path, say) take :func:`origin_of` and
+:func:`path_in`, which are slower."""
 
-SCHEME = len("https://")
-"""Where to start looking for the slash that begins the path."""
+SCHEME_LENGTH = len("https://")
+"""Where to start looking for the slash that begins a URL's path: behind the slashes of
+``http://``, too, since no host is empty."""
 
-FOREIGN = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-"""A scheme that the protocol doesn't cover: data:, file:, s3: and the like."""
+FOREIGN_SCHEME = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""Matches the beginning of URLs that the protocol doesn't cover: data:, file:, s3: and
+the like."""
 
 
-# As download handlers see it: with the meta key `verbatim_url` (Scrapy 2.18), URLs are as the
-# spider wrote them, with a leading blank, say, which urlparse_cached() strips.
+# The next two functions read URLs as download handlers do. With the meta key
+# `verbatim_url` (Scrapy 2.18) a URL is as the spider wrote it, with a leading blank,
+# say, which urlparse_cached() and urlsplit() strip.
 
 
 def origin_of(request: Request) -> Origin:
@@ -45,148 +51,219 @@ def origin_of(request: Request) -> Origin:
 
 
 def path_in(request: Request) -> str:
-    """Return the part of the request's URL that rules match, see :func:`path_of`."""
-    # Unlike urlparse(), this keeps a semicolon at the end of the path.
+    """Return the part of the request's URL that rules match
+    (:func:`.matching.path_of`)."""
+    # Unlike urlparse(), urlsplit() keeps a semicolon at the end of the path.
     return path_of(urlsplit(request.url).geturl())
 
 
-META_KEY = "rep_user_agent"
+AGENT_KEY = "rep_user_agent"
+"""The meta key by which a request names its agent."""
+
 SPIDER_ATTRIBUTE = "robotstxt_user_agent"
+"""The attribute by which a spider names its agent."""
 
-# Values whose tokens are remembered: some projects send a different header each time.
-_REMEMBERED = 1000
+_MAX_REMEMBERED_VALUES = 1000
+"""Values whose tokens are remembered. Not all: some projects send a different header
+each time."""
 
+_MAX_QUOTED = 200
+"""Characters of a value that a warning quotes."""
 
-# The header's name, copied along with its value.
 _HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGNORECASE)
+"""Matches a header's name at the beginning of its value: some users copy it along."""
 
 
-@lru_cache(_REMEMBERED)
-def _read(value: str | tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Return the chain for *value*, which may be a full User-Agent header, and what to warn of."""
-    if isinstance(value, str) and (prefix := _HEADER_NAME.match(value)):
-        tokens, warning = _read(value[prefix.end() :])
-        known = f"Rules for {', '.join(tokens)} apply." if tokens else ""
-        return tokens, (
-            f"The user agent {value[:200]!r} begins with the name of its header, and sites get that "
-            f"too. Leave {prefix[0].strip()!r} out. {known or warning}"
-        ).strip()
+class _Reading(NamedTuple):
+    """What a value that names an agent says."""
+
+    tokens: Chain
+    """The chain: product tokens, most specific first; empty without a token."""
+    warning: str
+    """What to warn the user of; empty for nothing."""
+
+
+@lru_cache(_MAX_REMEMBERED_VALUES)
+def _read(value: str | Chain) -> _Reading:
+    """Read *value*: a token, a chain of tokens, or a full User-Agent header."""
+    if isinstance(value, str):
+        header_name = _HEADER_NAME.match(value)
+        if header_name is not None:
+            return _read_after_name(value, header_name)
     try:
         tokens = chain(value)
     except ValueError:
-        token = product_token(value) if isinstance(value, str) else None
-        tokens = (token,) if token else ()
-    name = None
+        # It is no token or list of tokens, so perhaps a header.
+        tokens = _token_in_header(value)
     if tokens and isinstance(value, str):
-        # Of a header, only what precedes the digit was taken for the token.
-        name = re.search(rf"(?<![\w-]){tokens[0]}[0-9][\w-]*", value, re.ASCII)
-    return tokens, warning_of_digits([name[0]] if name else tokens)
+        # Tokens have no digits. Of a name with digits in a header, product_token()
+        # returns what precedes them. The warning is about the whole name.
+        with_digit = rf"(?<![\w-]){tokens[0]}[0-9][\w-]*"
+        name = re.search(with_digit, value, re.ASCII)
+        if name is not None:
+            return _Reading(tokens, warning_of_digits([name[0]]))
+    return _Reading(tokens, warning_of_digits(tokens))
+
+
+def _token_in_header(value: str | Chain) -> Chain:
+    """Return the product token in *value* as a chain, if *value* is a header that has
+    one; empty if not."""
+    token = None
+    if isinstance(value, str):
+        token = product_token(value)
+    return () if token is None else (token,)
+
+
+def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
+    """Read what follows the *header_name* that *value* begins with, and warn of
+    that."""
+    rest_of_value = value[header_name.end() :]
+    tokens, warning = _read(rest_of_value)
+    if tokens:
+        warning = f"Rules for {', '.join(tokens)} apply."
+    quoted = value[:_MAX_QUOTED]
+    name = header_name[0].strip()
+    advice = (
+        f"The user agent {quoted!r} begins with the name of its header, and sites get that "
+        f"too. Leave {name!r} out. {warning}"
+    )
+    return _Reading(tokens, advice.strip())
 
 
 class Agents:
-    """Determines the product tokens that a request obeys rules for, most specific first."""
+    """Determines the chain of each request: the product tokens that it obeys rules for,
+    most specific first."""
 
-    def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
+    def __init__(
+        self,
+        crawler: Crawler,
+        settings: RepSettings,
+        usual: Chain | None = None,
+    ) -> None:
+        """*usual*: the chain of requests that don't name an agent (``scrapy robots
+        --agent``); None for what the project says."""
         self.crawler = crawler
-        self._warned = False
+        self._has_warned = False
         self.usual = settings.user_agent
-        """The chain of requests that don't name an agent; None until the first of them."""
+        """The chain of requests that don't name an agent. None until the first of them
+        comes: only then is USER_AGENT read (:attr:`default`)."""
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
         if self.usual is None and configured:
-            self.usual = self._lenient(configured, "the setting ROBOTSTXT_USER_AGENT")
+            self.usual = self._chain_in(configured, "the setting ROBOTSTXT_USER_AGENT")
         self.fixed = self.usual is not None
-        """Whether User-Agent headers don't count."""
-        EACH.add(self)
+        """Whether the project has named its agent. Then the User-Agent headers of
+        requests don't count."""
+        if usual is not None:  # then USER_AGENT isn't read, nor warned of
+            self.usual = usual
+        OF_ALL_CRAWLS.add(self)
 
     def check_spider(self) -> None:
-        """Apply the spider's attribute; ``SettingsError`` if it is no token or list of tokens."""
+        """Apply the spider's attribute ``robotstxt_user_agent``, if it has one;
+        ``SettingsError`` if that is no token or list of tokens."""
         crawler = self.crawler
         spider = crawler.spidercls if crawler.spider is None else crawler.spider
         value = getattr(spider, SPIDER_ATTRIBUTE, None)
-        try:
-            if value is not None:
-                self.usual, self.fixed = chain(value), True
-        except ValueError:
-            raise SettingsError(
-                f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
-            ) from None
+        if value is not None:
+            try:
+                self.usual = chain(value)
+            except ValueError:
+                raise SettingsError(
+                    f"The spider's attribute {SPIDER_ATTRIBUTE} is {value!r}, but must be {AGENT_HINT}."
+                ) from None
+            self.fixed = True
         self._warn(warning_of_digits(self.usual or ()))
 
     @property
-    def default(self) -> tuple[str, ...]:
+    def default(self) -> Chain:
         """The chain of requests that don't name an agent; empty without a token."""
-        if self.usual is not None:
-            return self.usual
-        settings, where = self.crawler.settings, "the setting USER_AGENT"
-        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
-        value = getattr(self.crawler.spider, "user_agent", None) or settings.get(
-            "USER_AGENT"
-        )
-        for name, header in settings.getdict("DEFAULT_REQUEST_HEADERS").items():
-            if to_unicode(name).lower() == "user-agent" and header:
-                value, where = (
-                    to_unicode(header, "latin-1"),
-                    "the setting DEFAULT_REQUEST_HEADERS",
-                )
-                break
-        self.usual = self._lenient(str(value or ""), where)
+        if self.usual is None:
+            header, where = self._default_header()
+            self.usual = self._chain_in(header, where)
         return self.usual
 
+    def _default_header(self) -> tuple[str, str]:
+        """Return the User-Agent header that Scrapy sends by default, and what sets it,
+        in words."""
+        settings = self.crawler.settings
+        default_headers = settings.getdict("DEFAULT_REQUEST_HEADERS")
+        for name, header in default_headers.items():
+            is_user_agent = to_unicode(name).lower() == "user-agent"
+            if is_user_agent and header:
+                where = "the setting DEFAULT_REQUEST_HEADERS"
+                return to_unicode(header, "latin-1"), where
+        # The spider's attribute user_agent is Scrapy's old way to set USER_AGENT.
+        header = getattr(self.crawler.spider, "user_agent", None)
+        if not header:
+            header = settings.get("USER_AGENT")
+        return str(header or ""), "the setting USER_AGENT"
+
     def is_usual(self, request: Request) -> bool:
-        """Whether *request* goes by :attr:`usual`. False if only a closer look can tell."""
-        if META_KEY in request.meta:
+        """Return whether :attr:`usual` is the chain of *request*. False if
+        :meth:`chain_of` has to tell."""
+        if AGENT_KEY in request.meta:
             return False
         return self.fixed or "User-Agent" not in (request.headers or ())
 
-    def chain_of(self, request: Request) -> tuple[str, ...]:
-        """Return the chain for *request*; empty if it has no token (then ``*`` applies)."""
-        value = request.meta.get(META_KEY)
+    def chain_of(self, request: Request) -> Chain:
+        """Return the chain of *request*; empty if it has no token (then ``*``
+        applies)."""
+        value = request.meta.get(AGENT_KEY)
         if value is not None:
-            return self._lenient(value, f"a request's meta[{META_KEY!r}]")
-        # Nearly all are empty, and the look-up costs more than the rest.
-        if (
-            not self.fixed
-            and request.headers
-            and (header := request.headers.get("User-Agent"))
-        ):
-            return self._lenient(
-                header.decode("latin-1"), "a request's User-Agent header"
-            )
+            return self._chain_in(value, f"a request's meta[{AGENT_KEY!r}]")
+        # Nearly all requests have no headers here, and to look one up costs more than
+        # the rest of this.
+        if not self.fixed and request.headers:
+            header = request.headers.get("User-Agent")
+            if header:
+                where = "a request's User-Agent header"
+                return self._chain_in(header.decode("latin-1"), where)
         return self.default if self.usual is None else self.usual
 
-    def chain_sent(self, request: Request) -> tuple[str, ...]:
-        """Return the chain of a sent request: its header may be Scrapy's or a browser's."""
-        if request.meta.get(META_KEY) is not None or self.fixed:
+    def chain_sent(self, request: Request) -> Chain:
+        """Return the chain of a request that was sent: by then it has a User-Agent
+        header, which may be Scrapy's or a browser's."""
+        if request.meta.get(AGENT_KEY) is not None or self.fixed:
             return self.chain_of(request)
         return chain_in_header(request) or self.default
 
-    def _lenient(self, value: Any, where: str) -> tuple[str, ...]:
-        """Return the chain for a value that may be a full User-Agent header; warn if it has none."""
-        known = value
-        if not isinstance(value, str):
-            some = value if isinstance(value, Iterable) else ()
-            known = tuple(one if isinstance(one, str) else "" for one in some)
-        tokens, warning = _read(known)
-        if not tokens and not self._warned:
+    def _chain_in(self, value: Any, where: str) -> Chain:
+        """Return the chain that *value* names, which may be a full User-Agent header,
+        or of any type; warn if it names none. *where*: what sets it, in words."""
+        tokens, warning = _read(_as_text(value))
+        if not tokens and not self._has_warned:
+            quoted = str(value)[:_MAX_QUOTED]
             warning = (
-                f"There is no product token in {where} ({str(value)[:200]!r}), so the rules for all "
-                "agents (*) apply. Set REP_USER_AGENT to yours."
+                f"There is no product token in {where} ({quoted!r}), so the rules for "
+                "all agents (*) apply. Set REP_USER_AGENT to yours."
             )
         self._warn(warning)
         return tokens
 
     def _warn(self, warning: str) -> None:
-        if warning and not self._warned:
-            self._warned = True
+        """Log *warning*, unless it is empty, or there has been another."""
+        if warning and not self._has_warned:
+            self._has_warned = True
             logger.warning(
                 "%(what)s", {"what": warning}, extra={"spider": self.crawler.spider}
             )
 
 
-EACH: WeakSet[Agents] = WeakSet()
-"""Those of all crawls in this process."""
+def _as_text(value: Any) -> str | Chain:
+    """Return *value* as :func:`_read` takes it: what is no text becomes a tuple of
+    texts."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, Iterable):
+        return ()
+    return tuple(token if isinstance(token, str) else "" for token in value)
 
 
-def chain_in_header(request: Request) -> tuple[str, ...]:
-    """Return the chain for the request's User-Agent header; empty without a token."""
-    return _read((request.headers.get("User-Agent") or b"").decode("latin-1"))[0]
+OF_ALL_CRAWLS: WeakSet[Agents] = WeakSet()
+"""The agents of all crawls in this process."""
+
+
+def chain_in_header(request: Request) -> Chain:
+    """Return the chain that the request's User-Agent header names; empty without a
+    token."""
+    header = request.headers.get("User-Agent") or b""
+    return _read(header.decode("latin-1")).tokens

@@ -1,7 +1,10 @@
-"""What came of one fetch of a robots.txt (REP.md sections 2 and 3): an answer, its body decoded within
-a limit (HttpCompressionMiddleware fails a response that is too large; the protocol wants its
-beginning), or a failure. Who caused that: the origin, a proxy or the project itself? Only the first
-says anything about the origin.
+"""What came of one fetch of a robots.txt (REP.md sections 2 and 3): an answer or a
+failure.
+
+The body of an answer is decoded here, up to a limit. Scrapy's HttpCompressionMiddleware
+fails a response that is too large, while the protocol wants its beginning. The cause of
+a failure is found out here, too: the origin, a proxy or the project itself. Only a
+failure that the origin caused says anything about it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import import_module
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy import Request, exceptions
 from scrapy.downloadermiddlewares.httpcompression import ACCEPTED_ENCODINGS
@@ -47,28 +50,44 @@ from scrapy_rep.protocol.syntax import MAX_BYTES
 from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
 
-# Characters. The reasons for refused redirects fit beside the target.
 _MAX_REASON = 250
+"""Characters of an answer's reason: enough for a redirect's target (fetcher.py) and why
+it is refused."""
 
-# One byte more than counts: it tells the parser whether the limit cuts a line in two.
 READ_BYTES = MAX_BYTES + 1
+"""Bytes of a body that are read: one more than counts, so that the parser can tell
+whether the limit cuts a line in two."""
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Limit of HttpCompressionMiddleware, which decodes sitemaps in one go."""
+"""Bytes: the limit for bodies that HttpCompressionMiddleware decodes, which does it in
+one go: those of sitemaps (seeding/loader.py)."""
 
 _ZLIB = ("gzip", "x-gzip", "deflate")
-# Newer Scrapy requires the first or the second of each.
+"""Encodings that Python decodes itself."""
+
 _LIBRARIES = {
     "br": ("brotli", "brotlicffi"),
     "zstd": ("compression.zstd", "backports.zstd"),
 }
-# What no text has.
+"""Other encodings, each with the modules that can decode it. Newer Scrapy requires one
+of each."""
+
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
-# 8 MiB, as in RFC 9659: a frame may ask for gigabytes.
+"""Matches bytes that no text has."""
+
 _ZSTD_WINDOW = 23
+"""The largest window, as a power of two: 8 MiB, as in RFC 9659. A frame may ask for
+gigabytes."""
 
 _MAX_MEMBERS = 100
 """Members of a gzip file. An empty one costs as much as a kilobyte of rules."""
+
+_ZLIB_OR_GZIP = 47
+"""zlib's ``wbits``: the largest window (15), and detect whether the data is gzip or
+zlib (32)."""
+
+_RAW_DEFLATE = -15
+"""zlib's ``wbits``: the largest window, and neither header nor checksum."""
 
 MAX_HEADER = 16 * 1024
 """Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
@@ -79,34 +98,44 @@ MAX_ENCODINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """What came of a fetch. If it failed, ``outcome`` is ``UNREACHABLE``, and ``error``
+    says why."""
+
     outcome: Outcome
     url: str
-    """After redirects."""
+    """The URL that answered, after redirects."""
     hops: int
+    """How many redirects led there."""
     status: int | None = None
     """None if there was no HTTP answer."""
     headers: Headers | None = None
     body: bytes = b""
     error: Exception | None = None
     note: str = ""
-    """What is strange about it, in words."""
+    """What is strange about the answer, in words."""
     wall: str = ""
-    """The bot wall's sign that it carries, one of ``WALL_SIGNS``; empty without one."""
-    by: str = ""
-    """The setting that makes it what it is (REP.md section 13), in words."""
+    """The bot wall's sign that its headers carry, one of ``WALL_SIGNS``; empty without
+    one."""
+    setting: str = ""
+    """The setting that decides what the answer means (REP.md section 13; choices.py),
+    in words; empty if none does."""
     ends_at: float = math.inf
-    """Seconds since the epoch: from then on, the setting doesn't."""
+    """Until when that setting counts, in seconds since the epoch."""
 
     @property
     def reason(self) -> str:
         """Why there are no rules, in words."""
         if self.error is not None:
             text = text_of(self.error)
-            if not self.hops:  # messages name the origin anyway
+            # Log lines name the origin anyway, so its URL is left out. After a redirect
+            # it is another one.
+            if self.hops == 0:
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
-        detail = self.by or self.wall
-        return f"HTTP {self.status}, {detail}" if detail else f"HTTP {self.status}"
+        detail = self.setting or self.wall
+        if detail:
+            return f"HTTP {self.status}, {detail}"
+        return f"HTTP {self.status}"
 
 
 @dataclass(slots=True)
@@ -115,8 +144,8 @@ class Transfer:
 
     request: Request | None = None
     sent_at: float | None = None
-    """When the request left the downloader's queue, in seconds of ``time.monotonic()``; None if it
-    never did: a middleware may have answered."""
+    """When the request left the downloader's queue, in seconds of ``time.monotonic()``;
+    None if it never did: a middleware may have answered."""
     received: int = 0
     """Bytes."""
     cut: bool = False
@@ -128,118 +157,171 @@ class Transfer:
 def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
-    """Return what a response means. Its status and headers count whatever its body is; of an error
-    page, any part of the body will do."""
-    status, note, problem = response.status, "", ""
-    if status == 206 and not is_whole(header_text(response.headers, "Content-Range")):
-        error = ResponseDataLossError("only a part of the file was sent (HTTP 206)")
-        return Answer(Outcome.UNREACHABLE, url, hops, error=error)
-    lost = "dataloss" in response.flags and not transfer.cut
-    body, complete, encodings = response.body[:READ_BYTES], True, list[str]()
-    try:
-        if sent := transfer.encodings or response.headers.getlist("Content-Encoding"):
-            encodings = content_encodings(sent)
-            body, complete = undo(response.body, encodings, cut=lost or transfer.cut)
-        if lost or not complete:
-            by = "transfer" if lost else f"{', '.join(encodings)} body"
-            problem, note = f"the {by} ends too early", "its body ends too early"
-    except ResponseDataLossError as error:
-        body, problem, note = b"", str(error), "its body can't be decoded"
-    if problem and 200 <= status < 300:
-        return Answer(
-            Outcome.UNREACHABLE, url, hops, error=ResponseDataLossError(problem)
-        )
-    soft_404 = soft_404 and "Retry-After" not in response.headers
+    """Return what a response means. Its status and headers count even if its body is
+    damaged: of an error page, any part of the body will do. *soft_404*: whether a 5xx
+    page that says "not found" is a 404."""
+    status, headers = response.status, response.headers
+    if status == 206 and not is_whole(header_text(headers, "Content-Range")):
+        return _lost(url, hops, "only a part of the file was sent (HTTP 206)")
+    body, damage = _decoded_body(response, transfer)
+    is_success = 200 <= status < 300
+    if damage is not None and is_success:
+        return _lost(url, hops, damage.problem)
+    note = ""
+    if damage is not None:
+        note = f"{damage.note}, which changes nothing"
+    elif status == UNCHANGED:
+        note = "nobody asked whether the file has changed"
+    # Retry-After says that the error is a passing one, whatever its page says.
+    soft_404 = soft_404 and "Retry-After" not in headers
     outcome = outcome_of(status, body, soft_404=soft_404)
-    note = note and f"{note}, which changes nothing"
-    if status == UNCHANGED:
-        note = note or "nobody asked whether the file has changed"
-    wall = wall_sign(response.headers)
-    return Answer(
-        outcome, url, hops, status, response.headers, body, note=note, wall=wall
-    )
+    wall = wall_sign(headers)
+    return Answer(outcome, url, hops, status, headers, body, note=note, wall=wall)
 
 
-def in_place_of(answer: Answer, known: Entry | None) -> Answer:
-    """Return what *answer* means if *known* is what was known: a 304, for which nobody asked, says that
-    a copy is still good."""
-    if answer.status != UNCHANGED or known is None or not known.has_copy:
+def _lost(url: str, hops: int, problem: str) -> Answer:
+    """Return the answer of a server that sent no whole file."""
+    error = ResponseDataLossError(problem)
+    return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+
+
+class _Damage(NamedTuple):
+    """What is wrong with a body."""
+
+    problem: str
+    """For the failure, if the body is needed."""
+    note: str
+    """For the record, if it isn't: about the answer ("its body ...")."""
+
+
+def _decoded_body(
+    response: Response, transfer: Transfer
+) -> tuple[bytes, _Damage | None]:
+    """Return the body of *response*, decoded, and what is wrong with it, if anything
+    is."""
+    is_lost = "dataloss" in response.flags and not transfer.cut
+    body = response.body[:READ_BYTES]
+    is_complete = True
+    encodings: list[str] = []
+    # The fetcher moves the headers to *transfer*; other sources leave them in the
+    # response.
+    values = transfer.encodings or response.headers.getlist("Content-Encoding")
+    try:
+        if values:
+            encodings = content_encodings(values)
+            cut = is_lost or transfer.cut
+            body, is_complete = undo(response.body, encodings, cut=cut)
+    except ResponseDataLossError as error:
+        return b"", _Damage(str(error), "its body can't be decoded")
+    if is_lost:
+        return body, _Damage("the transfer ends too early", "its body ends too early")
+    if not is_complete:
+        problem = f"the {', '.join(encodings)} body ends too early"
+        return body, _Damage(problem, "its body ends too early")
+    return body, None
+
+
+def in_place_of(answer: Answer, before: Entry | None) -> Answer:
+    """Return what *answer* means if *before* is what was known. A 304, for which nobody
+    asked, says that an older copy is still good."""
+    if answer.status != UNCHANGED or before is None or not before.has_copy:
         return answer
     return replace(
         answer,
-        outcome=known.outcome,
-        status=known.status,
-        body=known.body,
+        outcome=before.outcome,
+        status=before.status,
+        body=before.body,
         error=None,
-        wall=answer.wall or known.wall,
+        wall=answer.wall or before.wall,
     )
 
 
 def accept_encoding() -> dict[str, str]:
-    """Return the header that a request for robots.txt needs: none if :func:`decode` undoes all that
-    Scrapy asks for, since download handlers may take our header for the project's. Older Scrapy can
-    ask for zstd because of a library that we don't use."""
-    ours = {*_ZLIB} | {name for name in _LIBRARIES if _library(name) is not None}
-    known = ours.issuperset(one.decode() for one in ACCEPTED_ENCODINGS)
-    return {} if known else {"Accept-Encoding": "gzip, deflate"}
+    """Return the header that a request for robots.txt needs, as a dictionary. It is
+    empty if :func:`decode` undoes all encodings that Scrapy asks for, since download
+    handlers may take our header for the project's. Older Scrapy can ask for zstd
+    because of a library that we don't use."""
+    decodable = set(_ZLIB)
+    for encoding in _LIBRARIES:
+        if _library(encoding) is not None:
+            decodable.add(encoding)
+    scrapys = {encoding.decode() for encoding in ACCEPTED_ENCODINGS}
+    if scrapys <= decodable:
+        return {}
+    return {"Accept-Encoding": "gzip, deflate"}
 
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether that is all
-    that counts; ``ResponseDataLossError`` if they don't fit. If *body* is *cut*, a missing end
-    doesn't matter."""
+    """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether
+    that is all that counts; ``ResponseDataLossError`` if they don't fit. If *body* is
+    *cut*, a missing end doesn't matter."""
     for encoding in reversed(encodings):
-        body, complete = decode(body, encoding)
+        body, is_complete = decode(body, encoding)
+        # Once there is as much as counts, the ends of the encodings around it don't
+        # matter either.
         cut = cut or len(body) >= READ_BYTES
-        if not (complete or cut):
+        if not (is_complete or cut):
             return body, False
     return body[:READ_BYTES], True
 
 
 def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was reached;
-    ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing here decodes it."""
-    if not data or not (
-        encoding in _ZLIB or encoding in _LIBRARIES or _BINARY.search(data)
-    ):
-        return data[
-            :READ_BYTES
-        ], True  # "utf-8" and "none" are no encodings: browsers ignore them
-    new, errors = _decoders(data, encoding)
+    """Return up to :data:`READ_BYTES` of the decoded *data*, and whether its end was
+    reached; ``ResponseDataLossError`` if *data* isn't what *encoding* says, or nothing
+    here decodes it."""
+    if not data:
+        return data, True
+    is_known = encoding in _ZLIB or encoding in _LIBRARIES
+    if not is_known and not _BINARY.search(data):
+        # "utf-8" and "none", say, are no encodings: browsers ignore them.
+        return data[:READ_BYTES], True
+    new_decoder, errors = _decoders(data, encoding)
     output = b""
     try:
         for _ in range(_MAX_MEMBERS):
             if not data or len(output) >= READ_BYTES:
                 break
-            decoder = new()
+            decoder = new_decoder()
             output += decoder.decompress(data, READ_BYTES - len(output))
             if not decoder.eof:
+                # The data ends before the stream does, or there is enough.
                 return output, False
-            data = decoder.unused_data.lstrip(b"\0")  # the next member of a gzip file
+            # The next member of a gzip file. Zeros between members are padding.
+            data = decoder.unused_data.lstrip(b"\0")
     except errors as error:
-        if output:  # garbage after the stream
+        if output:  # what follows the stream is garbage
             return output, True
         raise ResponseDataLossError(f"the body is not {encoding}: {error}") from error
     return output, True
 
 
-def _decoders(data: bytes, encoding: str) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what makes a decoder with the methods of zlib's, and what that raises."""
+_NewDecoder = Callable[[], Any]
+"""Makes a decoder with the methods of zlib's."""
+
+
+def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]:
+    """Return a function that makes a decoder with the methods of zlib's, and what those
+    raise."""
     if encoding in _ZLIB:
-        wbits = 47  # gzip or zlib, as zlib detects
-        # In RFC 9110 "deflate" means zlib; some servers send it raw.
-        if encoding == "deflate" and (
-            data[0] & 15 != 8 or int.from_bytes(data[:2], "big") % 31
-        ):
-            wbits = -15
+        # In RFC 9110 "deflate" means zlib's format; some servers send it raw.
+        is_raw = encoding == "deflate" and not _begins_as_zlib(data)
+        wbits = _RAW_DEFLATE if is_raw else _ZLIB_OR_GZIP
         return partial(zlib.decompressobj, wbits), zlib.error
     library = _library(encoding) if encoding in _LIBRARIES else None
     if library is None:
         raise ResponseDataLossError(f"nothing here decodes {encoding}")
     if encoding == "br":
         return partial(_Brotli, library.Decompressor), library.error
-    limit = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
-    return partial(library.ZstdDecompressor, options=limit), library.ZstdError
+    options = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW}
+    return partial(library.ZstdDecompressor, options=options), library.ZstdError
+
+
+def _begins_as_zlib(data: bytes) -> bool:
+    """Return whether *data* begins as RFC 1950 says: method 8, and a header that 31
+    divides."""
+    method = data[0] & 15
+    header = int.from_bytes(data[:2], "big")
+    return method == 8 and header % 31 == 0
 
 
 @cache
@@ -252,63 +334,76 @@ def _library(encoding: str) -> Any:
 
 
 class _Brotli:
-    unused_data = b""
+    """A decoder of Brotli with the methods of zlib's decoder."""
 
-    def __init__(self, new: Callable[[], Any]) -> None:
-        self._decoder = new()
+    unused_data = b""
+    """What follows the stream: nothing that counts."""
+
+    def __init__(self, new_decoder: _NewDecoder) -> None:
+        self._decoder = new_decoder()
 
     @property
     def eof(self) -> bool:
         return bool(self._decoder.is_finished())
 
-    def decompress(self, data: bytes, most: int) -> bytes:
-        output: bytes = self._decoder.process(data, output_buffer_limit=most)
-        return output[:most]
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        output: bytes = self._decoder.process(data, output_buffer_limit=max_length)
+        return output[:max_length]  # the library takes the limit for a hint
 
 
 def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the values of all headers of that name, joined by commas; None without one, or if that
-    is longer than :data:`MAX_HEADER`."""
-    text = b",".join(headers.getlist(name)) if headers is not None else b""
-    return text.decode("latin-1") if 0 < len(text) < MAX_HEADER else None
+    """Return the values of all headers of that name, joined by commas; None without
+    one, or if that is longer than :data:`MAX_HEADER`."""
+    if headers is None:
+        return None
+    text = b",".join(headers.getlist(name))
+    if not 0 < len(text) < MAX_HEADER:
+        return None
+    return text.decode("latin-1")
 
 
 def wall_sign(headers: Headers) -> str:
-    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none."""
+    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none. Each is a name,
+    a colon and a value (protocol/availability.py)."""
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
-        sent = header_text(headers, name)
-        if sent is not None and value in map(str.strip, sent.lower().split(",")):
+        text = header_text(headers, name)
+        if text is None:
+            continue
+        values = text.lower().split(",")
+        if value in map(str.strip, values):
             return sign
     return ""
 
 
 def content_encodings(values: list[bytes]) -> list[str]:
-    """Return the content encodings that headers of these *values* name, lower case, in the order
-    applied, without ``identity``; ``ResponseDataLossError`` beyond the limits."""
+    """Return the content encodings that headers of these *values* name, lower case, in
+    the order applied, without ``identity``; ``ResponseDataLossError`` beyond the
+    limits."""
     text = b",".join(values).decode("latin-1")
     if any(values) and len(text) >= MAX_HEADER:
         raise ResponseDataLossError(
             f"the Content-Encoding header is longer than {MAX_HEADER} bytes"
         )
     names = map(str.strip, text.lower().split(","))
-    found = [name for name in names if name not in ("", "identity")]
-    if len(found) > MAX_ENCODINGS:
+    encodings = [name for name in names if name not in ("", "identity")]
+    if len(encodings) > MAX_ENCODINGS:
         raise ResponseDataLossError(
-            f"{len(found)} content encodings, more than {MAX_ENCODINGS}"
+            f"{len(encodings)} content encodings, more than {MAX_ENCODINGS}"
         )
-    return found
+    return encodings
 
 
-# Errors that led to an error: far more than there ever are.
 _MAX_CAUSES = 20
+"""Of the errors that led to an error, so many are looked at: far more than there ever
+are."""
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
 """How the project's middlewares and missing download handlers refuse a request."""
 
 DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
-    name: kind
-    for name, kind in vars(exceptions).items()
+    name: error_type
+    for name, error_type in vars(exceptions).items()
     if name.startswith(("Download", "Cannot", "ResponseDataLoss"))
 }
 """Scrapy's exceptions for failed downloads, by which its stats count them."""
@@ -323,7 +418,8 @@ class ProxyError(Exception):
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go: what it allows stays unknown."""
+    """robots.txt redirects to where we, or the project, don't go: what it allows stays
+    unknown."""
 
 
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
@@ -340,15 +436,19 @@ CONFIGURATION_ERRORS = (
 
 
 def failure_in(reason: str | None) -> Exception | None:
-    """Return a new exception like the one that *reason*, an answer's or from :func:`text_of`, is
-    about; None if there was an answer. The original's frames would keep requests and responses in
-    memory, and another process may have made the attempt."""
+    """Return a new exception like the one that *reason* is about:
+    :attr:`Answer.reason`, or a text of :func:`text_of`. None if *reason* is about an
+    HTTP answer. The original exception isn't kept: its frames would keep requests and
+    responses in memory, and another process may have made the attempt."""
     name, _, text = (reason or "").partition(": ")
-    if not name.isidentifier():
+    if not name.isidentifier():  # "HTTP 503", say
         return None
-    others = {kind.__name__: kind for kind in (*NOT_ABOUT_SITE, *CONFIGURATION_ERRORS)}
-    kinds = DOWNLOAD_ERRORS | others
-    return kinds[name](text) if name in kinds else DownloadFailedError(reason)
+    error_types = dict(DOWNLOAD_ERRORS)
+    for error_type in (*NOT_ABOUT_SITE, *CONFIGURATION_ERRORS):
+        error_types[error_type.__name__] = error_type
+    if name not in error_types:
+        return DownloadFailedError(reason)
+    return error_types[name](text)
 
 
 _DEAD_HOST_ERRORS = (
@@ -357,65 +457,82 @@ _DEAD_HOST_ERRORS = (
     # What Scrapy's aiohttp handler raises for a host such as 1.2.3.
     UnsupportedURLSchemeError,
 )
+"""Scrapy's exceptions for hosts that are unknown, or that refuse connections."""
 
 _NETWORK_ERRORS = (*DOWNLOAD_ERRORS.values(), UnsupportedURLSchemeError, OSError)
+"""Exceptions that the network may cause, so they show no bug of the project's."""
+
 _NETWORK_MODULES = frozenset(
     {"twisted", "aiohttp", "httpx", "httpcore", "h2", "OpenSSL"}
 )
+"""Packages whose own exceptions the network may cause, too."""
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """By what errors of one kind are known, whichever library raises them."""
+    """A kind of failure, and by what its errors are known, whichever library raises
+    them."""
 
     types: tuple[type, ...] = ()
     names: re.Pattern[str] = re.compile(r"(?!)")
-    """Names of classes. The library may not be installed."""
+    """Names of classes, whose library may not be installed. By default no name
+    matches."""
     texts: re.Pattern[str] = re.compile(r"(?!)")
     """What a message contains, where a library has one class for all."""
     curl_codes: frozenset[int] = frozenset()
     """The numbers of libcurl (its manual page libcurl-errors)."""
 
     def is_in(self, error: BaseException | None) -> bool:
-        """Whether *error*, or what led to it, is of this kind: handlers wrap their libraries' errors."""
-        return any(self._has(one) for one in _causes(error))
+        """Return whether *error*, or what led to it, is of this kind: handlers wrap the
+        errors of their libraries."""
+        return any(map(self._includes, _causes(error)))
 
-    def _has(self, error: Exception) -> bool:
-        return (
-            isinstance(error, self.types)
-            or self.names.fullmatch(type(error).__name__) is not None
-            or _curl_code(error) in self.curl_codes
-            or self.texts.search(text_of(error)[:_MAX_MESSAGE]) is not None
-        )
+    def _includes(self, error: Exception) -> bool:
+        if isinstance(error, self.types) or _curl_code(error) in self.curl_codes:
+            return True
+        if self.names.fullmatch(type(error).__name__) is not None:
+            return True
+        message = text_of(error)[:_MAX_MESSAGE]
+        return self.texts.search(message) is not None
 
 
 def _curl_code(error: Exception) -> int | None:
-    """Return curl's number for *error*, None if it isn't curl's. (Others have a `code`, too.)"""
-    is_curls = any(base.__name__ == "CurlError" for base in type(error).__mro__)
-    return getattr(error, "code", None) if is_curls else None
+    """Return curl's number for *error*; None if it isn't curl's. (Other errors have a
+    `code`, too.)"""
+    for base in type(error).__mro__:
+        if base.__name__ == "CurlError":
+            return getattr(error, "code", None)
+    return None
 
 
 def _causes(error: BaseException | None) -> list[Exception]:
-    """Return *error* and what led to it."""
-    known = [error] if isinstance(error, Exception) else []
-    for one in known:
-        if len(known) >= _MAX_CAUSES:
+    """Return *error* and what led to it, and to that."""
+    causes = [error] if isinstance(error, Exception) else []
+    for effect in causes:  # grows meanwhile
+        if len(causes) >= _MAX_CAUSES:
             break
-        reasons = getattr(
-            one, "reasons", None
-        )  # of Twisted's errors: exceptions and Failures
-        some = reasons[:_MAX_CAUSES] if isinstance(reasons, (list, tuple)) else ()
-        values = [
-            reason.value if isinstance(reason, Failure) else reason for reason in some
-        ]
-        cause = one.__cause__ or one.__context__
-        known += [value for value in (*values, cause) if isinstance(value, Exception)]
-    return known
+        for cause in (*_reasons(effect), effect.__cause__ or effect.__context__):
+            if isinstance(cause, Exception):
+                causes.append(cause)
+    return causes
 
 
-# Characters of a message that are searched.
+def _reasons(error: Exception) -> list[Any]:
+    """Return the ``reasons`` of one of Twisted's errors: exceptions, some of them in a
+    ``Failure``."""
+    reasons = getattr(error, "reasons", None)
+    if not isinstance(reasons, (list, tuple)):
+        return []
+    return [
+        reason.value if isinstance(reason, Failure) else reason
+        for reason in reasons[:_MAX_CAUSES]
+    ]
+
+
 _MAX_MESSAGE = 2000
+"""Characters of a message that are searched for what tells its kind."""
 
+# Four kinds of failure. No TLS connection came about:
 _TLS = _Kind(
     types=(ssl.SSLError,),
     names=re.compile(r"\w*(?:SSL|Tls|TLS)\w*Error|VerificationError|CertificateError"),
@@ -426,13 +543,16 @@ _TLS = _Kind(
     # CURLE_SSL_CONNECT_ERROR, _CERTPROBLEM, _CIPHER, CURLE_PEER_FAILED_VERIFICATION.
     curl_codes=frozenset({35, 58, 59, 60}),
 )
+# The host is unknown, or no connection to it came about:
 _DEAD = _Kind(
     types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
     names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
-    texts=re.compile(r"\bclient error \(Connect\)"),  # hyper's: pyreqwest has one class
+    # Of hyper: pyreqwest, which uses it, has one class for all failures.
+    texts=re.compile(r"\bclient error \(Connect\)"),
     # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
     curl_codes=frozenset({6, 7}),
 )
+# A connection was lost:
 _LOST = _Kind(
     types=(
         ConnectionClosed,
@@ -448,6 +568,7 @@ _LOST = _Kind(
     # CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR.
     curl_codes=frozenset({52, 55, 56}),
 )
+# A proxy failed:
 _PROXYS = _Kind(
     names=re.compile(r"\w*Proxy\w*Error|TunnelError|\w*(?:SOCKS|Socks)\w*Error"),
     texts=re.compile(
@@ -457,7 +578,6 @@ _PROXYS = _Kind(
     curl_codes=frozenset({5, 97}),
 )
 
-# No ValueError: it may be about what a server sent.
 _BUGS = (
     ArithmeticError,
     AssertionError,
@@ -466,12 +586,27 @@ _BUGS = (
     NameError,
     TypeError,
 )
+"""Exceptions that show a bug, whatever a server sent. No ``ValueError``: that may be
+about an answer."""
 
 _HANDLER = "download_request"
+"""The method of a download handler that fetches."""
+
 _METHODS = (_HANDLER, "process_request", "process_response", "process_exception")
+"""The methods of download handlers and downloader middlewares by which a request
+passes."""
+
+_NOT_PROJECTS = ("scrapy", "scrapy_rep")
+"""Packages whose middlewares and handlers aren't the project's own."""
 
 _ADVICE = "make it ignore URLs that end in /robots.txt"
-STOPPED = f"a handler of headers_received or bytes_received stopped the download of robots.txt: {_ADVICE}"
+"""What to do with a component of the project that keeps robots.txt from being
+fetched."""
+
+STOPPED = (
+    "a handler of headers_received or bytes_received stopped the download of "
+    f"robots.txt: {_ADVICE}"
+)
 """What to tell the user if the project's signal handler stopped a download."""
 
 
@@ -479,12 +614,16 @@ def is_tls_failure(error: Exception | None) -> bool:
     """Whether no TLS connection came about."""
     from OpenSSL.SSL import Error  # slow to import, and few fetches fail
 
-    return _TLS.is_in(error) or any(isinstance(one, Error) for one in _causes(error))
+    if _TLS.is_in(error):
+        return True
+    return any(isinstance(cause, Error) for cause in _causes(error))
 
 
 def is_lost_connection(error: Exception | None) -> bool:
     """Whether the connection ended before there was an answer."""
-    return not isinstance(error, ResponseDataLossError) and _LOST.is_in(error)
+    if isinstance(error, ResponseDataLossError):  # a part of an answer came
+        return False
+    return _LOST.is_in(error)
 
 
 def is_dead_host(error: Exception | None) -> bool:
@@ -495,8 +634,9 @@ def is_dead_host(error: Exception | None) -> bool:
 
 
 def blamed_on_proxy(error: Exception) -> ProxyError | None:
-    """Return a proxy's failure if *error*, of a request through a proxy, is one. The connection is to
-    the proxy: if it can't be made, that says nothing about the host behind it."""
+    """Return a proxy's failure if *error*, of a request through a proxy, is one. The
+    connection is to the proxy: if it can't be made, that says nothing about the host
+    behind it."""
     if is_tls_failure(error):  # with the host, by way of the proxy
         return None
     if _DEAD.is_in(error) or _PROXYS.is_in(error):
@@ -505,31 +645,52 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
 
 
 def refused_by_project(error: Exception) -> ProjectError | None:
-    """Return what to tell the user if the project's code caused *error*, not origin or network."""
-    what, asked, who = text_of(error), "the request for robots.txt", _component(error)
+    """Return what to tell the user if the project's code caused *error*; None if the
+    origin or the network did."""
     if isinstance(error, StopDownload):
         return ProjectError(STOPPED)
+    why = text_of(error)
+    component = _component(error)
     if isinstance(error, IgnoreRequest):
-        who = who or "a component of the project"
-        return ProjectError(f"{who} refused {asked} ({what}): {_ADVICE}")
-    modules = {one.__module__.partition(".")[0] for one in type(error).__mro__}
-    is_bug = not (isinstance(error, _NETWORK_ERRORS) or modules & _NETWORK_MODULES)
-    if who.endswith(_HANDLER):
-        is_bug = isinstance(error, _BUGS)
-    return ProjectError(f"{who} failed on {asked} ({what})") if who and is_bug else None
+        who = component or "a component of the project"
+        return ProjectError(
+            f"{who} refused the request for robots.txt ({why}): {_ADVICE}"
+        )
+    if not component or not _is_bug(error, component):
+        return None
+    return ProjectError(f"{component} failed on the request for robots.txt ({why})")
+
+
+def _is_bug(error: Exception, component: str) -> bool:
+    """Return whether *error* shows a bug of the project's *component*, a method that
+    raised it."""
+    if component.endswith(_HANDLER):
+        # A download handler may raise what it likes when the network fails.
+        return isinstance(error, _BUGS)
+    if isinstance(error, _NETWORK_ERRORS):
+        return False
+    for base in type(error).__mro__:
+        if _package(base.__module__) in _NETWORK_MODULES:
+            return False
+    return True
+
+
+def _package(module: str) -> str:
+    """Return the top-level package of *module*."""
+    return module.partition(".")[0]
 
 
 def _component(error: Exception) -> str:
-    """Return the last method in the traceback of the project's middlewares and download handlers;
-    empty if there is none."""
-    found = ""
+    """Return the full name of the last method in the traceback that belongs to a
+    middleware or download handler of the project's; empty if there is none."""
+    component = ""
     for frame, _ in walk_tb(error.__traceback__):
-        name, module = frame.f_code.co_name, str(frame.f_globals.get("__name__", ""))
-        if name in _METHODS and module.partition(".")[0] not in (
-            "scrapy",
-            "scrapy_rep",
-        ):
-            component = frame.f_locals.get("self")  # a module may have several
-            of_class = "" if component is None else f"{type(component).__name__}."
-            found = f"{module}.{of_class}{name}"
-    return found
+        method = frame.f_code.co_name
+        module = str(frame.f_globals.get("__name__", ""))
+        if method not in _METHODS or _package(module) in _NOT_PROJECTS:
+            continue
+        owner = frame.f_locals.get("self")
+        component = f"{module}.{method}"
+        if owner is not None:  # a module may have several classes with such a method
+            component = f"{module}.{type(owner).__name__}.{method}"
+    return component

@@ -1,5 +1,6 @@
-"""What is known of each origin, in memory and in a storage that may outlive the process; how an
-answer changes it; how to wait for another process that is fetching (REP.md sections 4 and 5)."""
+"""What is known of each origin, in memory (state.py) and in a storage that may outlive
+the process (storages/); how an answer changes it; how to wait for another process that
+fetches the same robots.txt (REP.md sections 4 and 5)."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 from scrapy.exceptions import DownloadFailedError
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import DeferredLock
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.timers import SLICE_SECONDS, pause
 from scrapy_rep.origins.answer import (
     NOT_ABOUT_SITE,
@@ -63,29 +64,44 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
 
-# How often to look for another process's answer: at first, at last.
-_POLL_SECONDS, _MAX_POLL_SECONDS = 0.05, 1.0
+_POLL_SECONDS = 0.05
+"""The pause before we look for the first time whether another process has stored its
+answer. It doubles each time."""
 
-# Until a lost connection is tried again.
+_MAX_POLL_SECONDS = 1.0
+"""The longest pause between two such looks."""
+
 _AT_ONCE_SECONDS = 0.5
+"""Until a lost connection is tried again, within the same fetch."""
 
-# Of REP_HOLD_MAX_WAIT: a fetch fails before those that wait for it are given up, else it wouldn't count.
 _FETCH_SHARE = 0.9
+"""The transfers of a fetch may take so much of REP_HOLD_MAX_WAIT. If they took longer,
+the requests that wait for it would be given up before it failed, and its failure
+wouldn't be counted as an attempt."""
 
-# The pause after a proxy's failure: the next proxy may work. It doubles up to this step.
-_PROXY_SECONDS, _PROXY_STEPS = 1.0, 3
+_PROXY_SECONDS = 1.0
+"""The pause after a proxy's first failure: a short one, since the next proxy may
+work."""
 
-LARGE = 65_536
-"""Bytes. A larger robots.txt would block the event loop, so it is parsed in a thread."""
+_PROXY_STEPS = 3
+"""The pause doubles with each failure of a proxy until there have been so many."""
 
-# A page's answer is remembered at most this often.
+LARGE_BYTES = 65_536
+"""To parse a larger robots.txt would block the event loop for too long, so it is parsed
+in a thread."""
+
 _PAGE_SECONDS = 3600.0
+"""That a page has answered is remembered at most once in this time, since each time the
+entry is stored."""
 
 _MAX_MISCONFIGURED = 10_000
 """Origins that are remembered as misconfigured."""
 
 
 class RobotsCache:
+    """The one way to what is known of an origin: judges entries, old and new, and has
+    robots.txt fetched."""
+
     def __init__(
         self,
         settings: RepSettings,
@@ -95,26 +111,30 @@ class RobotsCache:
         choices: Choices | None = None,
         running: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*storage* outlives the process. *choices*: what the project chooses beyond the protocol.
-        *running*: seconds for which the crawl has run."""
-        self._running = running
+        """*clock*: seconds since the epoch. *storage* outlives the process. *choices*:
+        what the project chooses beyond the protocol (choices.py); None: nothing.
+        *running*: seconds for which the crawl has run, without pauses."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
+        self._running = running
         self._storage = storage
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, clock
         )
         self.choices = choices
-        # Parsing threads compete with the event loop: one at a time.
         self._reading = DeferredLock()
+        """Held while a file is parsed, one at a time: parsing threads compete with the
+        event loop."""
         self._read_seconds = 0.0
-        """Time spent on parsing in the event loop since the last pause for it."""
+        """Seconds that parsing has taken in the event loop since other tasks last got a
+        turn."""
         self._misconfigured: dict[Origin, Misconfigured] = {}
         """Origins that the project prevents us from fetching."""
 
     def sibling(self) -> RobotsCache:
-        """Return a cache for another of the origins' files, with the same source and storage."""
+        """Return a cache for another of the origins' files (tdmrep.json), with the same
+        fetcher and storage."""
         return RobotsCache(
             self._settings,
             self._fetcher,
@@ -128,7 +148,8 @@ class RobotsCache:
         state = self.look_up(origin)
         if state is None:
             return None
-        now = state.used_at = self._clock()
+        now = self._clock()
+        state.used_at = now
         if now < state.status.until:
             return state
         state.become(expired(state.status))
@@ -137,63 +158,78 @@ class RobotsCache:
     def look_up(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
         state = self.table.get(origin)
+        # A state that was packed (state.py) comes back with its entry, but without a
+        # status.
         if state is not None and isinstance(state.status, Unknown):
-            self._judge(state, is_stored=True)  # it was packed
+            self._judge(state, is_stored=True)
         return state
 
-    def known(self, origin: Origin) -> tuple[Status, OriginState | None]:
+    def status_of(self, origin: Origin) -> tuple[Status, OriginState | None]:
         """Return the status of *origin*, and what else is known of it."""
         state = self.look_up(origin)
         misconfigured = self._misconfigured.get(origin)
         if misconfigured is not None:
             if self._clock() < misconfigured.until:
                 return misconfigured, state
-            del self._misconfigured[origin]  # what else is known counts again
+            # From now on, what else is known counts again.
+            del self._misconfigured[origin]
         if state is None:
             return UNKNOWN, None
-        # Of a failure, the time of the next attempt counts: the clock may be set.
-        if isinstance(state.status, Fresh) and self._clock() >= state.status.until:
+        # An answer's time is over when the clock says so. A failure's status stays: it
+        # says in the crawl's running time when the next attempt is due (`retry_at`),
+        # since the clock may be set.
+        is_fresh = isinstance(state.status, Fresh)
+        if is_fresh and self._clock() >= state.status.until:
             state.become(expired(state.status))
         return state.status, state
 
-    def takes_long(self, state: OriginState, agent: tuple[str, ...]) -> bool:
-        """Whether :meth:`read` has to prepare the rules for *agent* in a thread."""
+    def takes_long(self, state: OriginState, agent: Chain) -> bool:
+        """Return whether :meth:`read` has to prepare the rules for *agent* in a
+        thread."""
         robots = state.robots
-        unread = robots and not robots.is_read(agent, self._settings.obey_global_group)
-        return bool(unread) and len(state.entry.body) > LARGE
+        if robots is None or robots.is_read(agent, self._settings.obey_global_group):
+            return False
+        return len(state.entry.body) > LARGE_BYTES
 
     async def read(
         self,
         state: OriginState,
-        agent: tuple[str, ...],
+        agent: Chain,
         body: bytes = b"",
         always: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body*: if known. *always*: the
-        group for "*" applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
-        entry, robots, settings = state.entry, state.robots, self._settings
-        obey = always or settings.obey_global_group
-        if robots is None or robots.is_read(agent, obey):
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: if it is
+        at hand, so that the entry's needn't be unpacked. *always*: the group for "*"
+        applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
+        entry = state.entry
+        robots = state.robots
+        obey_global = always or self._settings.obey_global_group
+        if robots is None or robots.is_read(agent, obey_global):
             return
-        how = body or entry.body, agent, obey, bool(settings.crawl_delay)
+        body = body or entry.body
+        with_delay = bool(self._settings.crawl_delay)
         await maybe_deferred_to_future(self._reading.acquire())
         try:
+            # A storage may have answered for hundreds of origins at once.
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
-                await (
-                    pause()
-                )  # a storage may have answered for hundreds of origins at once
+                await pause()
+            # While this waited, another request may have read the file, or the file may
+            # have changed. A file that has changed is read all the same, for nothing.
             if state.entry is entry:
                 robots = state.robots or robots
-            if robots.is_read(agent, obey):
-                return  # for another request, meanwhile
-            if len(how[0]) > LARGE:
-                # Not shared with other requests until it is ready; what others asked for stays.
+            if robots.is_read(agent, obey_global):
+                return
+            if len(body) > LARGE_BYTES:
+                # A copy, which other requests don't see before it is ready. What was
+                # read for them stays.
                 robots = copy(robots)
-                await run_in_thread(robots.preload, *how)
+                await run_in_thread(
+                    robots.preload, body, agent, obey_global, with_delay
+                )
             else:
                 began = time.perf_counter()
-                robots.preload(*how)
+                robots.preload(body, agent, obey_global, with_delay)
                 self._read_seconds += time.perf_counter() - began
             if state.entry is entry:
                 state.robots = robots
@@ -202,103 +238,136 @@ class RobotsCache:
             self._reading.release()
 
     async def ask(self, flight: Flight) -> OriginState:
-        """Get the robots.txt of the flight's origin fetched, here or by another process. Return
-        what is known now. Raises :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
-        origin, storage, choices = flight.origin, self._storage, self.choices
-        if choices is not None:
-            own_answer = choices.own_answer(origin, self._clock())
+        """Get the robots.txt of the flight's origin fetched, here or by another
+        process. Return what is known now. Raises
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
+        origin = flight.origin
+        if self.choices is not None:
+            own_answer = self.choices.own_answer(origin, self._clock())
             if own_answer is not None:
                 flight.answer = own_answer
                 return self._learn(origin, own_answer)
             self._forget_own_answer(origin)
-        status, _ = self.known(origin)
+        status, _ = self.status_of(origin)
         if isinstance(status, Misconfigured):
             raise ProjectError(status.reason)
-        state = await self._recall(flight, storage) if storage else None
+        if self._storage is None:
+            return await self._ask_server(flight)
+        state = await self._recall(flight, self._storage)
         if state is not None:
             return state
         try:
-            answer = in_place_of(await self._fetch(flight), flight.before)
-            if choices is not None and (by := choices.refusal(answer)):
-                answer = replace(answer, outcome=Outcome.UNREACHABLE, by=by)
-            flight.answer, state = answer, self._learn(origin, answer)
-            self._misconfigured.pop(origin, None)
-        except BaseException as error:
-            if storage:
-                storage.give_back(str(origin))
-            # Other errors may be due to what one request wants: a proxy, say.
-            if isinstance(error, ProjectError):
-                self._note_misconfiguration(origin, error)
+            state = await self._ask_server(flight)
+        except BaseException:
+            # Another process may fetch now. _recall() has claimed the fetch for this
+            # one.
+            self._storage.give_back(str(origin))
             raise
-        if storage:
-            storage.publish(state.entry)
+        self._storage.publish(state.entry)
+        return state
+
+    async def _ask_server(self, flight: Flight) -> OriginState:
+        """Fetch the robots.txt of the flight's origin. Return what is known now."""
+        origin = flight.origin
+        try:
+            answer = in_place_of(await self._fetch(flight), flight.before)
+        except ProjectError as error:
+            # Only these: other errors may be due to what one request wants, a proxy,
+            # say.
+            self._note_misconfiguration(origin, error)
+            raise
+        if self.choices is not None:
+            refusal = self.choices.refusal(answer)
+            if refusal:
+                unreachable = Outcome.UNREACHABLE
+                answer = replace(answer, outcome=unreachable, setting=refusal)
+        flight.answer = answer
+        state = self._learn(origin, answer)
+        self._misconfigured.pop(origin, None)
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
-        """Forget the project's answer, which has ended: it is no older copy of the origin's."""
+        """Forget the project's answer, if its time has ended: it is no older copy of
+        the origin's."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
             self._take(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
-        status, _ = self.known(origin)
-        event = NotConfigured(
-            self._clock() + self._settings.retry_max_delay, str(error)
-        )
+        """Remember, for a while, that the project prevents us from fetching."""
+        until = self._clock() + self._settings.retry_max_delay
+        status, _ = self.status_of(origin)
+        misconfigured = after(status, NotConfigured(until, str(error)))
+        assert isinstance(misconfigured, Misconfigured)
         if len(self._misconfigured) >= _MAX_MISCONFIGURED:
             self._misconfigured.clear()
-        changed = after(status, event)
-        assert isinstance(changed, Misconfigured)
-        self._misconfigured[origin] = changed
+        self._misconfigured[origin] = misconfigured
 
     async def _recall(
         self, flight: Flight, storage: StorageClient
     ) -> OriginState | None:
-        """Return what *storage* has of the flight's origin, after another process's fetch if there is one;
-        None if the fetch is ours to make."""
+        """Return what *storage* has of the flight's origin, after another process's
+        fetch if there is one; None if the fetch is ours to make."""
         origin = flight.origin
         state = self.table.get(origin)
-        known, seconds = state.entry.updated_at if state else -math.inf, _POLL_SECONDS
+        known_at = -math.inf if state is None else state.entry.updated_at
 
         def is_enough(entry: Entry) -> bool:
-            refused = self.choices is not None and self.choices.refusal(entry)
-            usable = self._is_usable(entry)
-            return entry.updated_at > known and usable and not refused
+            """Return whether *entry* makes a fetch needless. Is called in a thread,
+            too."""
+            if entry.updated_at <= known_at or not self._is_usable(entry):
+                return False
+            return not self._refuses(entry)
 
+        seconds = _POLL_SECONDS
         while True:
+            # What is stored, and if that isn't enough, whether this process may fetch
+            # (`granted`).
             claim = await storage.claim(str(origin), is_enough)
-            # An older entry was stored before the storage became unreachable.
-            if claim.entry and claim.entry.updated_at > known:
-                state = self._take(origin, claim.entry, is_stored=True)
-                if is_enough(claim.entry) and not claim.granted:
+            entry = claim.entry
+            # An older entry may come from before the storage became unreachable: we
+            # know better.
+            if entry is not None and entry.updated_at > known_at:
+                state = self._take(origin, entry, is_stored=True)
+                if is_enough(entry) and not claim.granted:
                     return state
             if claim.granted:
                 return None
-            flight.queued(True)  # behind another process
+            # Another process is fetching. That time is nobody's fault, as if the fetch
+            # stood in a queue.
+            flight.queued(True)
             await pause(seconds)
             flight.queued(False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
-        """Fetch robots.txt: twice if a connection is lost that has worked so far."""
-        known = self.table.get(flight.origin)
-        entry, settings = known.entry if known else None, self._settings
+        """Fetch robots.txt: twice if a connection to an origin is lost that has worked
+        so far."""
+        settings = self._settings
         longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
-        flight.fetches, flight.asked_at, flight.before = 1, self._clock(), entry
+        state = self.table.get(flight.origin)
+        before = None if state is None else state.entry
+        flight.before = before
+        flight.asked_at = self._clock()
+        flight.fetches = 1
         answer = await self._fetch_once(flight, allowance)
-        works, error = (
-            entry is None or entry.attempts <= entry.proxy_attempts,
-            answer.error,
-        )
-        if works and error and (is_lost_connection(error) or is_tls_failure(error)):
-            await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
-            if allowance.seconds > 0:
-                flight.fetches += 1
-                answer = await self._fetch_once(flight, allowance)
-        return answer
+        # A proxy's failures say nothing about the origin.
+        has_worked = before is None or before.attempts <= before.proxy_attempts
+        error = answer.error
+        if error is None or not has_worked:
+            return answer
+        if not (is_lost_connection(error) or is_tls_failure(error)):
+            return answer
+        await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
+        if allowance.seconds <= 0:
+            return answer
+        flight.fetches += 1
+        return await self._fetch_once(flight, allowance)
 
     async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
+        """Fetch robots.txt. That the project's own code cancelled the download is an
+        answer, too."""
         origin = flight.origin
         try:
             return await self._fetcher.fetch(
@@ -307,34 +376,34 @@ class RobotsCache:
         except CANCELLED as error:
             if flight.is_abandoned or is_ending_with_loop(error):
                 raise
-            # A middleware or handler of the project's awaited what a timeout cancelled, say.
+            # A middleware or handler of the project's has awaited something that a
+            # timeout cancelled, say.
             why = DownloadFailedError("the project's own code cancelled the download")
             return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=why)
 
     def page_answered(self, origin: Origin) -> None:
-        """Note that a page of *origin* answered. If robots.txt doesn't, later runs need to know, too."""
-        state, now = self.table.get(origin), self._clock()
-        if (
-            state is None
-            or state.entry.unreachable_since is None
-            or now >= state.status.until
-        ):
+        """Note that a page of *origin* answered. While its robots.txt doesn't, that
+        decides whether there are restrictions (choices.in_outage()), in later runs,
+        too."""
+        state = self.table.get(origin)
+        if state is None or state.entry.unreachable_since is None:
+            return
+        now = self._clock()
+        if now >= state.status.until:
             return
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
-            state.entry = replace(
-                state.entry, page_answered_at=min(max(now, 0.0), MAX_TIME)
-            )
-            if self._storage:
+            state.entry = replace(state.entry, page_answered_at=_in_range(now))
+            if self._storage is not None:
                 self._storage.publish(state.entry)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
-        settings, now = self._settings, min(max(self._clock(), 0.0), MAX_TIME)
+        """Make an entry of *answer*, and take it."""
+        now = _in_range(self._clock())
         if answer.outcome is Outcome.UNREACHABLE:
-            previous = self.table.get(origin)
-            entry = self._failed(
-                previous.entry if previous else Entry(str(origin)), answer, now
-            )
-            return self._take(origin, entry)
+            state = self.table.get(origin)
+            before = Entry(str(origin)) if state is None else state.entry
+            return self._take(origin, self._after_failure(before, answer, now))
+        settings = self._settings
         lifetime = fresh_seconds(
             header_text(answer.headers, "Cache-Control"),
             header_text(answer.headers, "Age"),
@@ -342,83 +411,110 @@ class RobotsCache:
             minimum=settings.cache_min_ttl,
             maximum=settings.cache_max_ttl,
         )
-        about: dict[str, Any] = {
-            "status": answer.status,
-            "url": answer.url,
-            "hops": answer.hops,
-        }
-        about |= {
-            "wall": answer.wall,
-            "updated_at": now,
-            "fetched_at": now,
-            "fresh_until": min(now + lifetime, answer.ends_at, MAX_TIME),
-        }
+        entry = Entry(
+            str(origin),
+            outcome=answer.outcome,
+            status=answer.status,
+            url=answer.url,
+            hops=answer.hops,
+            wall=answer.wall,
+            updated_at=now,
+            fetched_at=now,
+            fresh_until=min(now + lifetime, answer.ends_at, MAX_TIME),
+        )
         if answer.outcome is Outcome.RULES:
             body = cut(answer.body)
-            about |= {
-                "packed": squeeze(body),
-                "sha256": hashlib.sha256(body).hexdigest(),
-            }
-        return self._take(origin, Entry(str(origin), outcome=answer.outcome, **about))
+            digest = hashlib.sha256(body).hexdigest()
+            entry = replace(entry, packed=squeeze(body), sha256=digest)
+        return self._take(origin, entry)
 
-    def _failed(self, entry: Entry, answer: Answer, now: float) -> Entry:
-        settings = self._settings
-        is_proxys, dead = (
-            isinstance(answer.error, ProxyError),
-            is_dead_host(answer.error),
-        )
-        attempts, proxy_attempts = entry.attempts + 1, entry.proxy_attempts + is_proxys
-        step, base = attempts - proxy_attempts, settings.retry_delay
-        if is_proxys:
-            step, base = min(proxy_attempts, _PROXY_STEPS), min(_PROXY_SECONDS, base)
+    def _after_failure(self, before: Entry, answer: Answer, now: float) -> Entry:
+        """Return the entry that follows *before* since *answer* is a failure. The copy
+        that *before* may have stays."""
+        is_proxys = isinstance(answer.error, ProxyError)
+        attempts = before.attempts + 1
+        proxy_attempts = before.proxy_attempts
+        dead_attempts = before.dead_attempts
+        if is_proxys:  # the row of dead attempts goes on
+            proxy_attempts += 1
+        elif is_dead_host(answer.error):
+            dead_attempts += 1
+        else:
+            dead_attempts = 0
         wait = retry_after(header_text(answer.headers, "Retry-After"), now)
-        delay = backoff(
-            step,
-            base=base,
-            maximum=settings.retry_max_delay,
-            jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
-            retry_after=wait,
-        )
+        delay = self._delay(attempts, proxy_attempts, is_proxys, wait)
+        not_before = 0.0
+        if wait:
+            not_before = min(now + delay, now + wait, MAX_TIME)
+        since = before.unreachable_since
         return replace(
-            entry,
+            before,
             updated_at=now,
-            unreachable_since=now
-            if entry.unreachable_since is None
-            else entry.unreachable_since,
-            unreachable_for=min(self._unreachable_for(entry, answer, now), MAX_TIME),
+            unreachable_since=now if since is None else since,
+            unreachable_for=min(self._unreachable_for(before, answer, now), MAX_TIME),
             attempts=attempts,
             proxy_attempts=proxy_attempts,
-            dead_attempts=entry.dead_attempts + dead if dead or is_proxys else 0,
+            dead_attempts=dead_attempts,
             next_attempt_at=min(now + delay, MAX_TIME),
-            not_before=min(now + delay, now + wait, MAX_TIME) if wait else 0.0,
+            not_before=not_before,
             error=answer.reason,
         )
 
-    def _unreachable_for(self, entry: Entry, answer: Answer, now: float) -> float:
-        known = entry.unreachable_for
-        if isinstance(answer.error, NOT_ABOUT_SITE):
-            return known
-        ladder = self.choices is not None and self.choices.ladder
-        # Twelve hours, too, are attempts that were made, spread over that time.
-        limit = (
-            BLACKOUT
-            if ladder and known < BLACKOUT
-            else self._settings.unreachable_limit
+    def _delay(
+        self, attempts: int, proxy_attempts: int, is_proxys: bool, wait: float | None
+    ) -> float:
+        """Return the seconds until the next attempt, after *attempts* failures, of
+        which a proxy caused *proxy_attempts*. *is_proxys*: a proxy caused the last one.
+        *wait*: the server's Retry-After."""
+        base = self._settings.retry_delay
+        step = attempts - proxy_attempts
+        if is_proxys:
+            base = min(_PROXY_SECONDS, base)
+            step = min(proxy_attempts, _PROXY_STEPS)
+        return backoff(
+            step,
+            base=base,
+            maximum=self._settings.retry_max_delay,
+            jitter=random.random(),  # noqa: S311 (nobody gains by guessing it)
+            retry_after=wait,
         )
-        attempts = entry.attempts - entry.proxy_attempts
-        return unreachable_seconds(known, attempts, now - entry.updated_at, limit)
+
+    def _unreachable_for(self, before: Entry, answer: Answer, now: float) -> float:
+        """Return how many seconds count as unreachable after another failure. What
+        isn't about the site (a proxy's failure, say) adds nothing."""
+        if isinstance(answer.error, NOT_ABOUT_SITE):
+            return before.unreachable_for
+        limit = self._settings.unreachable_limit
+        has_steps = self.choices is not None and self.choices.ladder
+        if has_steps and before.unreachable_for < BLACKOUT:
+            # The 12 hours of Google's rule are counted like the 30 days: as time during
+            # which attempts failed, not as time on the clock.
+            limit = BLACKOUT
+        attempts = before.attempts - before.proxy_attempts
+        elapsed = now - before.updated_at
+        return unreachable_seconds(before.unreachable_for, attempts, elapsed, limit)
 
     def _take(
         self, origin: Origin, entry: Entry, *, is_stored: bool = False
     ) -> OriginState:
-        if self.choices is not None and self.choices.refusal(entry):
-            entry = Entry(entry.origin)
+        """Make *entry* what is known of *origin*. *is_stored*: it comes from the
+        storage."""
+        if self._refuses(entry):
+            entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
         self._judge(state, is_stored=is_stored)
         return state
 
+    def _refuses(self, entry: Entry) -> bool:
+        """Return whether this project doesn't accept *entry*, though another one
+        may."""
+        if self.choices is None:
+            return False
+        return self.choices.refusal(entry) != ""
+
     def _judge(self, state: OriginState, *, is_stored: bool) -> None:
-        """Replace the status by what the state's entry says now."""
+        """Replace the status of *state* by what its entry says now. *is_stored*: the
+        entry is not the answer to a fetch of ours that has just ended."""
         news = self._news(state.entry, state.origin)
         event: Event = NotAccepted()
         if news is not None:
@@ -426,29 +522,37 @@ class RobotsCache:
         state.become(after(state.status, event))
 
     def _is_usable(self, entry: Entry) -> bool:
+        """Return whether *entry* decides now; otherwise a fetch is due."""
         now = self._clock()
         return now < usable_until(entry, now, self._settings)
 
     def _news(self, entry: Entry, origin: Origin) -> Answered | Failed | None:
-        """Return what *entry* says of *origin*; None if that is nothing (REP.md sections 4 and 5)."""
-        now, choices = self._clock(), self.choices
+        """Return what *entry* says of *origin*; None if that is nothing (REP.md
+        sections 4 and 5)."""
+        now = self._clock()
+        choices = self.choices
         until = usable_until(entry, now, self._settings)
-        setting = choices.setting_for(entry, origin, now) if choices is not None else ""
+        setting = "" if choices is None else choices.setting_for(entry, origin, now)
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
-            # In running time, from now on: the clock may be set.
-            return Failed(
-                means, until, self._running() + max(0.0, until - now), setting
-            )
+            # In running time, worked out once: the clock may be set before the attempt
+            # is due.
+            retry_at = self._running() + max(0.0, until - now)
+            return Failed(means, until, retry_at, setting)
         if entry.fetched_at is None:
             return None
         forbids_all = choices is not None and choices.forbids_all(entry)
         return Answered(until, setting, forbids_all)
 
 
+def _in_range(moment: float) -> float:
+    """Return *moment* as an entry may have it: a clock may be set to anything."""
+    return min(max(moment, 0.0), MAX_TIME)
+
+
 def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
-    """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable", "unrestricted", or
-    "ask", if robots.txt has to be fetched first."""
+    """Return in a word how *entry* can be used *now*: "fresh", "stale", "unreachable",
+    "unrestricted", or "ask", if robots.txt has to be fetched first."""
     if now >= usable_until(entry, now, settings):
         return "ask"
     if entry.unreachable_since is None:
@@ -457,12 +561,14 @@ def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
 
 
 def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
-    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is farther off than it
-    can be: another user of the storage may have a clock that is years ahead."""
+    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is
+    farther off than it can be: another user of the storage may have a clock that is
+    years ahead."""
     if entry.unreachable_since is None:
         until = entry.fresh_until
-        most = max(settings.cache_ttl, settings.cache_max_ttl)
+        longest = max(settings.cache_ttl, settings.cache_max_ttl)
     else:
         until = entry.next_attempt_at
-        most = settings.retry_max_delay
-    return until if until - max(now, 0.0) <= most else now
+        longest = settings.retry_max_delay
+    is_possible = until - max(now, 0.0) <= longest
+    return until if is_possible else now

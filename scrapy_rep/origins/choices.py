@@ -1,8 +1,10 @@
-"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its own for some
-hosts, and what some answers mean to it. All is off by default; then nothing here is made, or asked.
+"""What a project chooses beyond the protocol (REP.md section 13): a robots.txt of its
+own for some hosts, and what some answers mean to it. By default it chooses nothing;
+then no :class:`Choices` is made.
 
-An entry records the origin's answer, so that projects can share a storage. What it means to this
-project is worked out each time the entry is used.
+An entry (storages/base.py) records the origin's answer, so that projects can share a
+storage. What the answer means to this project is worked out each time the entry is
+used.
 """
 
 from __future__ import annotations
@@ -22,24 +24,33 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import iso
 
 _NAMES = ("overrides", "forbidden", "challenge", "unreachable_rules")
+"""Attributes of :class:`RepSettings`: the settings of REP.md section 13."""
+
+_OFF = (None, "allow", "google")
+"""The values of these settings that choose nothing: the protocol's rules apply."""
 
 
 class Choices:
+    """What a project chooses. :func:`chosen` tells whether one of these is needed."""
+
     def __init__(self, settings: RepSettings) -> None:
         """Raises ``SettingsError`` if a file of ``REP_OVERRIDES`` can't be read."""
         self._settings = settings
         self.ladder = settings.unreachable_rules == LADDER
-        """Whether Google's rules of April 2026 apply to unreachable origins."""
-        chosen = settings.overrides or {}
-        self.overrides = {
-            host: _own_answer(host, override) for host, override in chosen.items()
-        }
-        """By host, or ``*.`` and a domain."""
+        """Whether Google's rules of April 2026 apply to unreachable origins: what is
+        allowed changes in steps, after 12 hours and after 30 days."""
+        self.overrides: dict[str, Answer] = {}
+        """The project's own answers by host, or by ``*.`` and a domain."""
+        overrides = settings.overrides or {}
+        for host, override in overrides.items():
+            self.overrides[host] = _own_answer(host, override)
 
     def own_answer(self, origin: Origin, now: float) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one *now*: by its host's name,
-        else by the closest domain. One that has ended is as if it weren't there."""
-        names, domain = [origin.host], origin.host
+        """Return the project's answer in place of *origin*'s, if it has one *now*: by
+        its host's name, else by the closest domain. An answer whose time has ended is
+        as if it weren't there."""
+        names = [origin.host]
+        domain = origin.host
         while "." in domain:
             domain = domain.partition(".")[2]
             names.append(f"*.{domain}")
@@ -49,28 +60,31 @@ class Choices:
                 return replace(answer, url=origin.robots_url)
         return None
 
-    def refusal(self, one: Answer | Entry) -> str:
-        """Return why this project doesn't accept such an answer; empty if it does, or if the answer
-        counts as unreachable anyway. Another project may have stored the entry."""
-        if one.outcome is Outcome.UNREACHABLE:
+    def refusal(self, answer: Answer | Entry) -> str:
+        """Return why this project doesn't accept *answer*, which has just come, or is
+        an entry that another project may have stored. Empty if the project accepts it,
+        or if it counts as unreachable anyway."""
+        if answer.outcome is Outcome.UNREACHABLE:
             return ""
-        missing = one.outcome is Outcome.MISSING and one.status in FORBIDDEN
-        if missing and self._settings.forbidden == "hold":
+        holds_forbidden = self._settings.forbidden == "hold"
+        if holds_forbidden and _is_forbidden(answer):
             return "REP_FORBIDDEN is 'hold'"
         if self._settings.challenge != "hold":
             return ""
-        if one.wall:
-            return f"{one.wall}, and REP_CHALLENGE is 'hold'"
-        has_rules = one.outcome is Outcome.RULES
-        if has_rules and is_challenge(one.status, one.body):  # unpacks an entry's body
+        if answer.wall:
+            return f"{answer.wall}, and REP_CHALLENGE is 'hold'"
+        has_rules = answer.outcome is Outcome.RULES
+        # Last, since an entry's `body` is unpacked each time.
+        if has_rules and is_challenge(answer.status, answer.body):
             return "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
         return ""
 
     def setting_for(self, entry: Entry, origin: Origin, now: float) -> str:
-        """Return the setting that decides about *origin*, in words; empty if none does."""
+        """Return the setting that decides about *origin*, in words; empty if the
+        protocol does."""
         own_answer = self.own_answer(origin, now)
         if own_answer is not None:
-            return own_answer.by
+            return own_answer.setting
         if entry.unreachable_since is not None and self.ladder:
             return f"REP_UNREACHABLE_RULES is {LADDER!r}"
         if self.forbids_all(entry):
@@ -78,20 +92,30 @@ class Choices:
         return ""
 
     def forbids_all(self, entry: Entry) -> bool:
-        """Whether a 401 or 403 for robots.txt forbids everything."""
-        refused = entry.outcome is Outcome.MISSING and entry.status in FORBIDDEN
-        answered = entry.unreachable_since is None
-        return answered and refused and self._settings.forbidden == "disallow"
+        """Return whether *entry* is a 401 or 403 for robots.txt that forbids
+        everything."""
+        has_answered = entry.unreachable_since is None
+        refuses = has_answered and _is_forbidden(entry)
+        return refuses and self._settings.forbidden == "disallow"
+
+
+def _is_forbidden(answer: Answer | Entry) -> bool:
+    """Return whether *answer* is a 401 or 403, which by the protocol means that there
+    are no rules."""
+    return answer.outcome is Outcome.MISSING and answer.status in FORBIDDEN
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether *entry* holds an answer of the project's own, in place of a server's."""
+    """Return whether *entry* holds an answer of the project's own (``REP_OVERRIDES``),
+    not a server's."""
     return entry.fetched_at is not None and entry.status is None
 
 
 def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
-    """Return what an entry of an unreachable origin is good for (REP.md sections 4 and 13)."""
-    seconds, limit = entry.unreachable_for, settings.unreachable_limit
+    """Return what the *entry* of an unreachable origin is good for (REP.md sections 4
+    and 13)."""
+    seconds = entry.unreachable_for
+    limit = settings.unreachable_limit
     if settings.unreachable_rules != LADDER:
         if entry.has_copy:  # however old
             return Stale
@@ -100,43 +124,52 @@ def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
         return Unreachable
     if seconds < limit:
         return Stale if entry.has_copy else Unrestricted
-    # As for attempts: a share of the limit, more than a weekly crawl's pause.
-    pages_answer = 0 <= now - entry.page_answered_at <= limit / SHARES
+    # A page's answer counts as long as a failed attempt may (see SHARES): longer than
+    # the pause of a crawl that runs weekly.
+    seconds_since_page = now - entry.page_answered_at
+    pages_answer = 0 <= seconds_since_page <= limit / SHARES
     return Unrestricted if pages_answer else Unreachable
 
 
 def chosen(settings: RepSettings) -> list[str]:
-    """Return the settings of REP.md section 13 that are on, with their values."""
-    values = [(setting_name(name), getattr(settings, name)) for name in _NAMES]
-    on = [
-        (name, value)
-        for name, value in values
-        if value not in (None, "allow", "google")
-    ]
-    return [
-        f"{name} for {', '.join(value)}"
-        if isinstance(value, dict)
-        else f"{name} is {value!r}"
-        for name, value in on
-    ]
+    """Return the settings of REP.md section 13 that aren't off, with their values, in
+    words."""
+    texts: list[str] = []
+    for name in _NAMES:
+        value = getattr(settings, name)
+        if value in _OFF:
+            continue
+        setting = setting_name(name)
+        if isinstance(value, dict):
+            hosts = ", ".join(value)
+            texts.append(f"{setting} for {hosts}")
+        else:
+            texts.append(f"{setting} is {value!r}")
+    return texts
 
 
 def _own_answer(host: str, override: Override) -> Answer:
-    """Return what counts for *host*."""
-    path, until, ends_at = override.file, "", math.inf
+    """Return the answer that counts for *host* by ``REP_OVERRIDES``. Its URL is empty:
+    the origin's is filled in when the answer is used."""
+    until = ""
+    ends_at = math.inf
     if override.until is not None:
         ends_at = override.until.timestamp()
         until = f" until {iso(ends_at)}"
+    path = override.file
     if path is None:
-        by = f"REP_OVERRIDES says to ignore it{until}"
-        return Answer(Outcome.MISSING, "", 0, by=by, ends_at=ends_at)
+        setting = f"REP_OVERRIDES says to ignore it{until}"
+        outcome = Outcome.MISSING
+        return Answer(outcome, url="", hops=0, setting=setting, ends_at=ends_at)
     try:
         with Path(path).open("rb") as file:
             body = file.read(READ_BYTES)
-        by = f"REP_OVERRIDES names {path} instead{until}"
-        return Answer(Outcome.RULES, "", 0, body=body, by=by, ends_at=ends_at)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = getattr(error, "strerror", None) or error
         raise SettingsError(
             f"REP_OVERRIDES: can't read {path!r}, for {host}: {why}."
         ) from None
+    setting = f"REP_OVERRIDES names {path} instead{until}"
+    return Answer(
+        Outcome.RULES, url="", hops=0, body=body, setting=setting, ends_at=ends_at
+    )

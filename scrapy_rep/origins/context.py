@@ -14,13 +14,21 @@ from scrapy_rep.settings import RepSettings
 
 
 class CrawlContext:
+    """The crawl's settings, stats and clocks, and access to Scrapy's engine: for all
+    parts of the package."""
+
     def __init__(
         self, crawler: Crawler, settings: RepSettings, clock: Callable[[], float]
     ) -> None:
         """*clock*: seconds since the epoch."""
         assert crawler.stats is not None
-        self.crawler, self.settings, self.clock = crawler, settings, clock
-        self.engine, self.stats = EngineAccess(crawler), crawler.stats
+        self.crawler = crawler
+        self.settings = settings
+        self.clock = clock
+        self.engine = EngineAccess(crawler)
+        self.stats = crawler.stats
+        # Enlarges download handlers' connection pools. Kept here, since signals have
+        # only weak references.
         self._pools = Pools(crawler)
         self.running = RunningClock(crawler)
         """Seconds for which the crawl has run, without pauses."""

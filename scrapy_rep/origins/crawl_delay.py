@@ -1,5 +1,6 @@
-"""``crawl-delay`` and ``request-rate``: not in the protocol and ignored by Google. ``REP_CRAWL_DELAY``
-slows down the download slot that the origin's requests use (REP.md section 12)."""
+"""``crawl-delay`` and ``request-rate``, which aren't in the protocol, and which Google
+ignores. With ``REP_CRAWL_DELAY``, the download slot that the origin's requests use is
+slowed down (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ from weakref import WeakSet
 
 from scrapy import Request, signals
 
-from scrapy_rep.engine.access import META_KEY
+from scrapy_rep.engine.access import SLOT_KEY, Chain
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.inspection.pace import too_slow
-from scrapy_rep.origins.agents import SCHEME, Agents, origin_of
+from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
@@ -18,7 +19,7 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.turns import Turns
 from scrapy_rep.protocol import Decision
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.robotstxt import Pace
+from scrapy_rep.protocol.robotstxt import Ask, Pace
 from scrapy_rep.settings import DelayLimit
 from scrapy_rep.storages.client import StorageClient
 
@@ -26,6 +27,9 @@ logger = get_logger(__name__)
 
 
 class CrawlDelay(ResolutionListener):
+    """Slows down the download slots (engine/access.py) of origins that ask for it, and
+    tells which origins are not crawled because they ask for too long a delay."""
+
     part = "crawl delay"
 
     def __init__(
@@ -37,159 +41,213 @@ class CrawlDelay(ResolutionListener):
     ) -> None:
         """*storage*: shared by processes that take turns."""
         self._context = context
-        limit = context.settings.crawl_delay
-        self._most = limit.most if isinstance(limit, DelayLimit) else 0.0
-        self._max_delay = context.settings.max_delay
+        self._stats = context.stats
+        self._slots = context.engine.slots
+        settings = context.settings
+        self._obey_global = settings.obey_global_group
+        self._is_dry_run = settings.dry_run
+        limit = settings.crawl_delay
+        self._longest_kept = 0.0
+        """Seconds: longer delays are cut to this. 0: no delays are kept."""
+        if isinstance(limit, DelayLimit):
+            self._longest_kept = limit.most
+        self._max_delay = settings.max_delay
+        """Seconds: origins that ask for more are not crawled. None: there is no such
+        limit."""
         self._agents = agents
         self._table = table
-        self._told = BoundedSet()
+        self._reported = BoundedSet()
+        """What was counted and logged: origins, each with what about it."""
+        # These log what happens to the first ten origins, then their number now and
+        # then (engine/log.py).
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self._log_skipped = Limiter(
             logger, "origins that are not crawled for their crawl-delay"
         )
-        # Requests whose slot Scrapy chose.
-        self._placed: WeakSet[Request] = WeakSet()
+        self._placed_by_scrapy: WeakSet[Request] = WeakSet()
+        """Requests whose slot Scrapy chose, and not the user."""
         self._turns: Turns | None = None
-        if (
-            self._most
-            and not context.settings.dry_run
-            and storage
-            and storage.shares_turns
-        ):
+        """None: this process keeps delays alone."""
+        if not self._longest_kept:
+            return
+        if storage is not None and storage.shares_turns and not self._is_dry_run:
             self._turns = Turns(context, storage, self._delay_of)
-        if self._most:
-            context.crawler.signals.connect(
-                self._reached, signals.request_reached_downloader
-            )
-            context.crawler.signals.connect(self._left, signals.request_left_downloader)
+        connect = context.crawler.signals.connect
+        connect(self._reached_downloader, signals.request_reached_downloader)
+        connect(self._left_downloader, signals.request_left_downloader)
 
-    def seconds(self, state: OriginState, chain: tuple[str, ...]) -> float:
-        """Return the seconds between two requests to the origin, at most ``REP_CRAWL_DELAY``; all that
-        it asks for if it is not crawled for that; 0 if its robots.txt asks for none."""
-        slowest = self._pace(state, chain).slowest if self._most else None
-        if slowest is not None and self._max_delay is not None:
-            return slowest.seconds
-        return self._kept(state, chain)
+    # What an origin asks for
 
-    def _kept(self, state: OriginState, chain: tuple[str, ...]) -> float:
-        """Return the seconds that are kept between two requests, also to an origin that is skipped: a
-        subclass of the middleware may let requests pass."""
-        slowest = self._pace(state, chain).slowest if self._most else None
-        return 0.0 if slowest is None else min(slowest.seconds, self._most)
+    def seconds(self, state: OriginState, chain: Chain) -> float:
+        """Return the seconds between two requests to the origin, for the record: at
+        most ``REP_CRAWL_DELAY``; but if longer delays keep origins from being crawled,
+        all that it asks for; 0 if its robots.txt asks for none."""
+        if self._max_delay is None:
+            return self._kept_seconds(state, chain)
+        slowest = self._slowest(state, chain)
+        return 0.0 if slowest is None else slowest.seconds
 
-    def refusal(self, state: OriginState, chain: tuple[str, ...]) -> Decision | None:
-        """Return the decision against all URLs of an origin that asks for a longer delay than is
-        allowed, if such origins are not crawled; None if it may be crawled."""
+    def _kept_seconds(self, state: OriginState, chain: Chain) -> float:
+        """Return the seconds that are kept between two requests, also to an origin that
+        is not crawled: a subclass of the middleware may let requests pass."""
+        slowest = self._slowest(state, chain)
+        if slowest is None:
+            return 0.0
+        return min(slowest.seconds, self._longest_kept)
+
+    def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
+        """Return the line that asks for the longest delay; None if there is none, or no
+        delays are kept."""
+        if not self._longest_kept:
+            return None
+        return self._pace(state, chain).slowest
+
+    def _pace(self, state: OriginState, chain: Chain) -> Pace:
+        if state.robots is None:
+            return Pace()
+        return state.robots.pace(chain, self._obey_global)
+
+    def refusal(self, state: OriginState, chain: Chain) -> Decision | None:
+        """Return the decision against all URLs of an origin that asks for a longer
+        delay than is allowed, if such origins are not crawled; None if it may be
+        crawled."""
         if self._max_delay is None or state.robots is None:
             return None
-        obey_global = self._context.settings.obey_global_group
-        return too_slow(state.robots, chain, obey_global, self._max_delay)
+        return too_slow(state.robots, chain, self._obey_global, self._max_delay)
 
-    def tell_skipped(self, state: OriginState, chain: tuple[str, ...]) -> None:
+    def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
         slowest = self._pace(state, chain).slowest
-        if slowest is not None and self._told.add((state.name, "skipped")):
-            self._context.stats.inc_value("rep/crawl_delay/skipped")
-            message = (
-                "Not crawling %(origin)s: %(field)s in line %(line)d of its robots.txt asks for "
-                "%(seconds)g s between requests, more than REP_CRAWL_DELAY allows"
-            )
-            values = {"origin": state.name, **slowest._asdict()}
-            self._log_skipped.log(message, values, self._context.spider)
+        if slowest is None:
+            return
+        is_new = self._reported.add((state.name, "skipped"))
+        if not is_new:
+            return
+        self._stats.inc_value("rep/crawl_delay/skipped")
+        message = (
+            "Not crawling %(origin)s: %(field)s in line %(line)d of its robots.txt asks for "
+            "%(seconds)g s between requests, more than REP_CRAWL_DELAY allows"
+        )
+        values = slowest._asdict()
+        values["origin"] = state.name
+        self._log_skipped.log(message, values, self._context.spider)
 
-    def _pace(self, state: OriginState, chain: tuple[str, ...]) -> Pace:
-        obey_global = self._context.settings.obey_global_group
-        return Pace() if state.robots is None else state.robots.pace(chain, obey_global)
+    # When its slot is slowed down
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Slow down at once: requests may be waiting in the slot."""
+        """Slow down the slot of the origin at once: requests may be waiting in it."""
         if flight.outcome is not Outcome.RULES:
             return
         request = flight.request
         chain = self._agents.chain_of(request)
         if self.refusal(state, chain) is None:
-            key = self._context.engine.slots.key_of(request.url)
-            self._slow(key, state, chain)
+            key = self._slots.key_of(request.url)
+            self._slow_down(key, state, chain)
             if self._turns is not None:
                 self._turns.queued(key)
-        visit = self._pace(state, chain).visit_time
-        if visit is not None and self._told.add((state.name, visit.value)):
-            self._context.stats.inc_value("rep/visit_time/origins")
+        visit_time = self._pace(state, chain).visit_time
+        if visit_time is None:
+            return
+        if self._reported.add((state.name, visit_time.value)):
+            self._stats.inc_value("rep/visit_time/origins")
 
-    def _reached(self, request: Request) -> None:
+    def _reached_downloader(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""
-        meta = request.meta
-        key = meta[META_KEY]
-        if not meta.get("dont_obey_robotstxt"):  # as our own requests have
-            if key == self._context.engine.slots.key_of(request.url):
-                self._placed.add(request)
+        key = request.meta[SLOT_KEY]
+        # Our own requests have this meta key, too: they are not slowed down.
+        if not request.meta.get("dont_obey_robotstxt"):
+            scrapys_key = self._slots.key_of(request.url)
+            if key == scrapys_key:
+                self._placed_by_scrapy.add(request)
             state = self._state_of(request)
             if state is not None:
-                self._slow(key, state, self._agents.chain_sent(request))
+                chain = self._agents.chain_sent(request)
+                self._slow_down(key, state, chain)
         if self._turns is not None:
             self._turns.queued(key)
 
-    def _left(self, request: Request) -> None:
-        """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise redirects to
-        other hosts, and links that inherit the meta, would queue there, beside the slot of their own
-        origin and its delay. A slot that the user chose stays."""
+    def _left_downloader(self, request: Request) -> None:
+        """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise
+        redirects to other hosts, and links that inherit the meta, would queue there,
+        and not in the slot of their own origin with its delay. A slot that the user
+        chose stays."""
         if self._turns is not None:
-            self._turns.came_back(request.meta.get(META_KEY, ""), request)
-        if request in self._placed:
-            self._placed.discard(request)
-            request.meta.pop(META_KEY, None)
+            key = request.meta.get(SLOT_KEY, "")
+            self._turns.came_back(key, request)
+        if request in self._placed_by_scrapy:
+            self._placed_by_scrapy.discard(request)
+            request.meta.pop(SLOT_KEY, None)
 
     def _state_of(self, request: Request) -> OriginState | None:
-        """Return what is known of the origin of *request*, if the protocol covers it."""
+        """Return what is known of the origin of *request*; None if nothing is, or if
+        the protocol doesn't cover its URL."""
+        # As the middleware's fast path looks origins up: most are found by what the URL
+        # begins with.
         url = request.url
-        state = self._table.by_prefix.get(url[: url.find("/", SCHEME) + 1])
-        if state is None:
-            try:
-                state = self._table.get(origin_of(request))
-            except ValueError:
-                return None
-        return state
+        slash = url.find("/", SCHEME_LENGTH)
+        prefix = url[: slash + 1]
+        state = self._table.by_prefix.get(prefix)
+        if state is not None:
+            return state
+        try:
+            return self._table.get(origin_of(request))
+        except ValueError:
+            return None
 
     def _delay_of(self, request: Request) -> tuple[str, float]:
-        """Return the origin of *request*, and the longest delay of its agents in use."""
-        is_free = bool(request.meta.get("dont_obey_robotstxt"))
-        state = None if is_free else self._state_of(request)
+        """Return the origin of *request*, and the longest delay in seconds that its
+        slot keeps for it; no origin and 0 if it has none. Serves
+        :class:`.turns.Turns`."""
+        if request.meta.get("dont_obey_robotstxt"):
+            return "", 0.0
+        state = self._state_of(request)
         if state is None:
             return "", 0.0
-        agents = self._context.engine.slots.agents_of(
-            request.meta[META_KEY], state.name
-        )
+        key = request.meta[SLOT_KEY]
         chain = self._agents.chain_sent(request)
-        return state.name, max(self._kept(state, agent) for agent in (chain, *agents))
+        longest = 0.0
+        for agent in self._agents_in(key, state, chain):
+            longest = max(longest, self._kept_seconds(state, agent))
+        return state.name, longest
 
-    def _slow(self, key: str, state: OriginState, chain: tuple[str, ...]) -> None:
-        """Make the slot *key* keep the longest delay of the agents in use, *chain* among them."""
-        slots = self._context.engine.slots
-        for agent in {chain, *slots.agents_of(key, state.name)}:
-            seconds = self._kept(state, agent)
-            if self._context.settings.dry_run:
-                own = self._context.crawler.settings.getfloat("DOWNLOAD_DELAY")
-                raised = seconds > own
+    def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
+        """Return the agents that use the slot *key* for the origin: *chain*, and those
+        before."""
+        earlier = self._slots.agents_of(key, state.name)
+        return {chain, *earlier}
+
+    def _slow_down(self, key: str, state: OriginState, chain: Chain) -> None:
+        """Make the slot *key* keep the longest delay of the agents that use it, *chain*
+        among them. In a dry run, only tell what would be."""
+        settings = self._context.crawler.settings
+        for agent in self._agents_in(key, state, chain):
+            seconds = self._kept_seconds(state, agent)
+            if self._is_dry_run:
+                is_slower = seconds > settings.getfloat("DOWNLOAD_DELAY")
             else:
-                raised = slots.slow(key, state.name, agent, seconds)
-            if raised:
+                is_slower = self._slots.slow(key, state.name, agent, seconds)
+            if is_slower:
                 self._tell(state, agent, seconds)
 
-    def _tell(self, state: OriginState, agent: tuple[str, ...], seconds: float) -> None:
+    def _tell(self, state: OriginState, agent: Chain, seconds: float) -> None:
         """Count and log a delay of an origin, once."""
         slowest = self._pace(state, agent).slowest
-        if slowest is None or not self._told.add((state.name, seconds)):
+        if slowest is None:
             return
-        stats = self._context.stats
-        stats.inc_value("rep/crawl_delay/origins")
-        stats.max_value("rep/crawl_delay/max", seconds)
+        is_new = self._reported.add((state.name, seconds))
+        if not is_new:
+            return
+        self._stats.inc_value("rep/crawl_delay/origins")
+        self._stats.max_value("rep/crawl_delay/max", seconds)
         message = (
             "Waiting %(seconds)g s between requests to %(origin)s: %(field)s in line %(line)d of its "
             "robots.txt"
         )
-        values = {"origin": state.name, **slowest._asdict(), "seconds": seconds}
+        values = slowest._asdict()
+        values["origin"] = state.name
+        values["seconds"] = seconds
         if slowest.seconds > seconds:
-            stats.inc_value("rep/crawl_delay/limited")
+            self._stats.inc_value("rep/crawl_delay/limited")
             message += " asks for %(asked)g s, more than REP_CRAWL_DELAY allows"
             values["asked"] = slowest.seconds
         self._log.log(message, values, self._context.spider)

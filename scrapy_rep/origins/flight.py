@@ -1,4 +1,13 @@
-"""One fetch of a robots.txt, and those who wait for its answer."""
+"""One fetch of a robots.txt, called a flight, and how to wait for its answer.
+
+A flight goes through these stages, which flights.py moves it along:
+
+- *queued*: it stands in a queue of ours, since too many others are in flight;
+- *in flight*: it has taken off; its request may stand in a queue of the downloader, or
+  be sent;
+- *landing*: the answer is known, and listeners are being told;
+- *landed*: those who wait have been told the result.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +25,21 @@ from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.storages.base import Entry
 
 LANDING_SECONDS = 1.0
-"""Seconds after its timeout that a fetch may take to fail, or an answer to be handled."""
+"""Seconds that a fetch may take to fail once its time is over, or that an answer may
+take to be handled."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long who waits, in seconds."""
+    """How long each may wait, in seconds."""
 
     grace: float
-    """From the start of a first fetch until a request counts as held."""
+    """A request that waits for a first fetch: so long from the fetch's start, then it
+    counts as held."""
     max_wait: float
-    """``REP_HOLD_MAX_WAIT``: until a held request is given up."""
+    """A held request: so long, then it is given up (``REP_HOLD_MAX_WAIT``)."""
     fetch: float
-    """What a fetch may take, from when it is sent."""
+    """A fetch: so long from when it is sent, then it fails."""
 
 
 class Owner(Protocol):
@@ -38,7 +49,8 @@ class Owner(Protocol):
         """Return for how many seconds the crawl has run."""
 
     def queued(self, flight: Flight, *, is_queued: bool) -> None:
-        """Note whether *flight* stands in a queue."""
+        """Note whether *flight* stands in a queue: of the downloader, or behind another
+        process."""
 
     async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
         """Wait for *flight*, see :meth:`Flight.wait`."""
@@ -59,52 +71,67 @@ class FetchAbandoned(Exception):
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A fetch, from when it is needed until everybody who waits for it has been told."""
+    """A fetch, from when it is needed until everybody who waits for it has been told.
+    Its times are seconds of the crawl's running time, unless something else is said."""
 
     origin: Origin
     request: Request
-    """The first request that needs the answer; if none does, one for the file itself."""
+    """The first request that needs the answer; if none does, one for the file
+    itself."""
     owner: Owner | None = None
+    """None for a flight that nobody waits for (in tests)."""
     again: bool = False
-    """Requests are held for it already: a retry, which gives way to first fetches."""
+    """It is a retry: requests are held for the origin already. It gives way to first
+    fetches."""
     began_at: float = 0.0
-    """When it was needed first, in seconds of the crawl's running time."""
+    """When it was needed first."""
     took_off_at: float | None = None
     """When it left our queue; None before."""
     sent_at: float | None = None
-    """When it left a queue last, of the downloader or behind another process; None before."""
+    """When it last left another queue: the downloader's, or behind another process;
+    None before."""
     has_place: bool = False
-    """It counts among those that may run at a time."""
+    """It is in flight, and has one of the places that flights may have at a time."""
     is_slow: bool = False
-    """It doesn't count any more among those that may run at a time."""
+    """It has been in flight for long, so another one may have its place among the quick
+    ones."""
     patience: int = 1
     """How many times as long as others it may be in flight before it is slow."""
     is_abandoned: bool = False
     """We cancelled it."""
     is_put_off: bool = False
-    """We cancelled it for others that needed its place: another flight to this origin is queued instead."""
+    """We cancelled it for others that needed its place: another flight to this origin
+    is queued instead."""
     running: Deferred[Any] | None = None
+    """Its task; None while it is queued."""
+
+    # Set by the cache, which fetches (cache.py).
     fetches: int = 0
-    """How often this process has asked the origin."""
+    """How often this process has requested the origin's robots.txt for this flight."""
     asked_at: float | None = None
-    """When it began to, in seconds since the epoch."""
+    """When this process first requested it, in seconds since the epoch."""
     before: Entry | None = None
-    """What was known then."""
+    """What was known when this process first requested it."""
     answer: Answer | None = None
-    """None: it came from the storage."""
+    """The answer to this process; None if another process's answer came from the
+    storage."""
     outcome: Outcome | None = None
-    """What the answer means; without one, what the stored one means."""
+    """What that answer means, whoever got it."""
+
+    # Set by the flights when the answer is known.
     answered_at: float = 0.0
-    """When the answer was known, in seconds of the crawl's running time."""
+    """When the answer was known."""
     state: OriginState | None = None
-    """What the answer has made known; listeners are being told."""
+    """What the answer has made known."""
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """Those who wait in coroutines of their own, once the answer is known: until listeners have been told."""
+    """While it lands, those who wait for it in coroutines of their own. Before, they
+    are in the origin's queue (:attr:`.queue.Queue.callers`)."""
     result: OriginState | Exception | None = None
-    """Set when it has landed."""
+    """What those who wait are told; None until it has landed."""
 
     def later(self) -> Flight:
-        """Return a flight that asks again in place of this one, which is put off, and has twice the time."""
+        """Return a flight that asks again in place of this one, which is put off. It
+        may be in flight twice as long before it is slow."""
         return Flight(
             self.origin,
             self.request,
@@ -122,16 +149,20 @@ class Flight:
     def patient_until(self, limits: Limits) -> float:
         """Return until when those whose time is over wait for this fetch."""
         since = self.sent_at or self.took_off_at or self.began_at
+        # If the fetch fails in time, requests fail with its reason, and not for want of
+        # an answer.
         return since + limits.fetch + LANDING_SECONDS
 
     def queued(self, is_queued: bool) -> None:
-        """Note that a request of it has entered a queue of the downloader, or left it."""
+        """Note that it has entered a queue of the downloader or behind another process,
+        or has left it."""
         if self.owner is not None:
             self.owner.queued(self, is_queued=is_queued)
 
     async def wait(self, seconds: float | None = None) -> OriginState:
-        """Wait for the answer: ``StillWaiting`` after *seconds*, ``CrawlEnding`` if the spider
-        closes; or one of :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
+        """Wait for the answer. Raises ``StillWaiting`` after *seconds*, ``CrawlEnding``
+        if the spider closes, or one of
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         if isinstance(self.result, Exception):
             raise self.result
         if self.result is not None:
@@ -151,6 +182,8 @@ def tell(
     callers: Iterable[Deferred[OriginState]], result: OriginState | Exception
 ) -> None:
     """Let *callers* go on with *result*."""
-    for caller in list(callers):  # each removes itself
-        fire: Any = caller.errback if isinstance(result, Exception) else caller.callback
-        fire(result)
+    for caller in list(callers):  # a copy, since each removes itself
+        if isinstance(result, Exception):
+            caller.errback(result)
+        else:
+            caller.callback(result)

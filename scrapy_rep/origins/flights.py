@@ -1,8 +1,9 @@
-"""Fetches of robots.txt: one per origin in this process, a limited number at a time, and the queues of
-those who wait for them (docs/DESIGN.md, "The robots.txt fetches themselves must not starve the crawl").
+"""Fetches of robots.txt (flight.py): one per origin in this process, a limited number
+at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md says
+why: "The robots.txt fetches themselves must not starve the crawl".
 
-Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which sets the origin's one
-alarm anew. However a fetch ends, it *lands*: those who wait for it are told.
+Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
+sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -47,89 +48,120 @@ from scrapy_rep.protocol import Origin
 logger = get_logger(__name__)
 
 _FETCHES_PER_SLOT = 4
-"""Fetches at a time for each of CONCURRENT_REQUESTS, without the slow ones."""
+"""Quick fetches at a time for each of CONCURRENT_REQUESTS. They may be more than pages,
+since they have room of their own in the downloader (``EngineAccess.extra_slot()``), and
+are small."""
+
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included: so many times the others,"""
+"""All fetches at a time, slow ones included, may be so many times the quick ones:
+silent servers must not stop the others."""
+
 _MAX_SOCKETS = 512
-"""and not more than this."""
+"""All fetches at a time, at most, unless more quick ones are allowed: each has a
+socket, and operating systems let a process open some 1,000 files and sockets."""
+
+_Line: TypeAlias = OrderedDict[Flight, None]
+"""Flights in the order in which they came. Each can be removed at once, wherever it
+stands."""
 
 CANCELLED = (CancelledError, asyncio.CancelledError)
-"""What a cancelled fetch raises, with Twisted and with asyncio. Each is raised by projects' own code, too."""
+"""What a cancelled fetch raises, with Twisted and with asyncio. A project's own code
+may raise them, too."""
 
 
 class ResolutionListener:
-    """Is notified of answers. A bug in one listener doesn't affect the others."""
+    """Is notified of answers (:meth:`.origins.Origins.notify`). A bug in one listener
+    doesn't affect the others."""
 
     part = "part"
     """Its name in the log."""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Handle the answer of a *flight*, or news from the storage: requests obey *state* now."""
+        """Handle the answer of a *flight*, or news from the storage: requests obey
+        *state* now."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
         """Handle that there will be no answer. *error* is one of
-        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or :class:`FetchAbandoned`."""
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`, a bug, or
+        :class:`FetchAbandoned`."""
 
 
 class WaitingRoom:
-    """Acts for the requests at the gate. Where there is no gate, nobody waits in it."""
+    """Acts for the requests at the gate: :class:`.holding.Holding` does. This one is
+    for crawls without a gate, so nobody waits in it."""
 
     def answered(self, queue: Queue, state: OriginState) -> None:
-        """Do what *state*, which is known and told, means to those in *queue*."""
+        """Do what *state* means to the requests in *queue*. Listeners have been told of
+        it."""
 
     def failed(self, queue: Queue, error: Exception) -> None:
         """Handle that there will be no answer: a misconfiguration, or a bug."""
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due. An ``ASK`` may be left to the flights."""
+        """Do a *step* that is due. After an ``ASK``, the flights fetch robots.txt if
+        this hasn't."""
 
 
 class Flights:
-    """All flights and queues. Flights beyond the cap queue, first attempts ahead of retries."""
+    """All flights and queues of a crawl. Flights for which there is no place stand in a
+    queue, first attempts ahead of retries."""
 
     def __init__(
         self,
         crawler: Crawler,
         ask: Callable[[Flight], Awaitable[OriginState]],
         tell: Callable[[Flight, OriginState | Exception], Awaitable[None]],
-        known: Callable[[Origin], tuple[Status, OriginState | None]],
+        status_of: Callable[[Origin], tuple[Status, OriginState | None]],
         clock: Callable[[], float],
         limits: Limits,
     ) -> None:
-        """*ask* fetches the flight's robots.txt and updates what is known; *tell* tells listeners the
-        result; *known* returns what is known of an origin; *clock*: seconds for which the crawl has run."""
+        """*ask* fetches the flight's robots.txt and updates what is known. *tell* tells
+        listeners the result. *status_of* returns the status of an origin, and what else
+        is known of it. *clock*: seconds for which the crawl has run."""
         self._crawler = crawler
         self._ask = ask
         self._tell = tell
-        self._known = known
+        self._status_of = status_of
         self._isolated = Isolation(crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
         self.clock = clock
         self.limits = limits
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
         """Of the origins with a fetch, or with somebody who waits."""
         self._room = WaitingRoom()
+        """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
-        self._first: OrderedDict[Flight, None] = OrderedDict()
-        self._again: OrderedDict[Flight, None] = OrderedDict()
+        """Calls for each origin when the next step for its queue is due."""
+        self._first: _Line = OrderedDict()
+        """First attempts that are queued."""
+        self._again: _Line = OrderedDict()
+        """Retries that are queued."""
         self._take_off_soon: CallLaterResult | None = None
+        """Calls :meth:`_take_off` in the next step of the event loop; None if that
+        isn't needed."""
         self._running = 0
+        """How many are in flight."""
         self._quick = 0
-        """How many are in flight, without the slow ones."""
-        self._slow: OrderedDict[Flight, None] = OrderedDict()
-        """The slow ones in flight."""
+        """How many of these aren't slow."""
+        self._slow: _Line = OrderedDict()
+        """Those that are slow."""
         self._telling: set[Flight] = set()
         """Those of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """Landed: the spider closes."""
+        """What those get who ask once the spider closes: a flight that has landed.
+        Until then it has no result."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
-        """Slow flights are put off if others need their place: there are no further connections."""
+        """Slow flights are put off if others need their place: there are no further
+        connections."""
         if self._slow_give_way:  # half of the connections are for pages
-            self._cap = self._most = max(1, concurrency // 2)
+            self._max_quick = max(1, concurrency // 2)
+            self._max_running = self._max_quick
         else:
-            self._cap = _FETCHES_PER_SLOT * concurrency
-            self._most = max(self._cap, min(_SLOW_FACTOR * self._cap, _MAX_SOCKETS))
+            self._max_quick = _FETCHES_PER_SLOT * concurrency
+            with_slow = min(_SLOW_FACTOR * self._max_quick, _MAX_SOCKETS)
+            self._max_running = max(self._max_quick, with_slow)
 
     def serve(self, room: WaitingRoom) -> None:
         """From now on, *room* acts for the requests at the gate."""
@@ -144,17 +176,21 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer. One that takes longer than a fetch may counts
-        no more: it may never return."""
-        now = self.clock()
-        return any(
-            now < flight.answered_at + self.limits.fetch for flight in self._telling
-        )
+        """Whether listeners are being told of an answer. After the time that a fetch
+        may take, a listener doesn't count any more: it may never return."""
+        earliest = self.clock() - self.limits.fetch
+        for flight in self._telling:
+            if flight.answered_at > earliest:
+                return True
+        return False
 
     def queue_of(self, origin: Origin) -> Queue:
+        """Return the queue of *origin*, a new one if there is none. :meth:`settle`
+        forgets it again."""
         queue = self.queues.get(origin)
         if queue is None:
-            queue = self.queues[origin] = Queue(origin, self.tally)
+            queue = Queue(origin, self.tally)
+            self.queues[origin] = queue
         return queue
 
     async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
@@ -162,11 +198,14 @@ class Flights:
         if seconds is not None and seconds <= 0:
             raise StillWaiting
         queue = self.queue_of(flight.origin)
-        callers = flight.callers if flight in queue.landing else queue.callers
+        callers = queue.callers
+        if flight in queue.landing:
+            callers = flight.callers
         return await self._wait_among(callers, queue, seconds)
 
     async def next_answer(self, origin: Origin) -> OriginState:
-        """Wait for the next answer of *origin*, which is asked when its next attempt is due."""
+        """Wait for the next answer of *origin*, which is asked when its next attempt is
+        due."""
         if self._end.result is not None:
             raise CrawlEnding
         queue = self.queue_of(origin)
@@ -175,6 +214,7 @@ class Flights:
     async def _wait_among(
         self, callers: list[Deferred[OriginState]], queue: Queue, seconds: float | None
     ) -> OriginState:
+        """Wait among *callers*, who belong to *queue*, until they are told a result."""
         caller: Deferred[OriginState] = Deferred()
         callers.append(caller)
         self.settle(queue)
@@ -186,17 +226,19 @@ class Flights:
             self.settle(queue)
 
     def settle(self, queue: Queue) -> None:
-        """Set the alarm of *queue* anew, since something has changed; forget the queue if nobody needs
-        it any more."""
+        """Set the alarm of *queue* anew, since something has changed; forget the queue
+        if nobody needs it any more."""
         origin = queue.origin
-        if self.queues.get(origin) is not queue:
+        if self.queues.get(origin) is not queue:  # it is forgotten already
             return
-        if queue.is_empty and queue.fetch is None and not queue.landing:
+        has_fetch = queue.fetch is not None or queue.landing
+        if queue.is_empty and not has_fetch:
             self._alarm.forget(origin)
             del self.queues[origin]
             return
         now = self.clock()
-        moment = next_wakeup(self._known(origin)[0], queue, now, self.limits)
+        status, _ = self._status_of(origin)
+        moment = next_wakeup(status, queue, now, self.limits)
         if moment is None:
             self._alarm.forget(origin)
         else:
@@ -208,34 +250,39 @@ class Flights:
         if queue is None:
             return
         done: set[Step] = set()
-        # What one step changes (a fetch has begun, say) may make another needless.
-        while (step := self._due_step(queue, done)) is not None:
+        step = self._due_step(queue, done)
+        while step is not None:
             done.add(step)
             self._act(queue, step, self.clock())
+            # Anew each time: what one step has changed (a fetch has begun, say) may
+            # make another needless.
+            step = self._due_step(queue, done)
         self.settle(queue)
 
     def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
-        """Return a step that is due for *queue*, and not among those *done* just now."""
+        """Return a step that is due for *queue*, and not among those *done* just
+        now."""
         now = self.clock()
-        for step, moment in steps(
-            self._known(queue.origin)[0], queue, now, self.limits
-        ).items():
-            if moment <= now + ROUNDING and step not in done:
+        status, _ = self._status_of(queue.origin)
+        all_steps = steps(status, queue, now, self.limits)
+        for step, moment in all_steps.items():
+            is_due = moment <= now + ROUNDING
+            if is_due and step not in done:
                 return step
         return None
 
     def _act(self, queue: Queue, step: Step, now: float) -> None:
-        flight = queue.fetch
+        """Do a *step* that is due: what concerns fetches here, the rest in the waiting
+        room."""
         if step is Step.FREE_PLACE:
-            if flight is not None:
-                flight.is_slow = True
-                self._slow[flight] = None
-                self._quick -= 1
-                self._take_off()
+            if queue.fetch is not None:
+                self._count_as_slow(queue.fetch)
         elif step is Step.APPLY and queue.landing:
-            for late in list(queue.landing):
-                if late.answered_at + self.limits.grace <= now + ROUNDING:
-                    self._landed(queue, late)
+            # Listeners take longer than those who wait may have to.
+            latest = now + ROUNDING - self.limits.grace
+            for flight in list(queue.landing):
+                if flight.answered_at <= latest:
+                    self._landed(queue, flight)
         elif step is Step.APPLY:
             self._apply(queue)
         else:
@@ -243,13 +290,20 @@ class Flights:
             if step is Step.ASK:
                 self.to(queue.origin, again=True)
 
+    def _count_as_slow(self, flight: Flight) -> None:
+        """Let another flight have the place of *flight* among the quick ones."""
+        flight.is_slow = True
+        self._slow[flight] = None
+        self._quick -= 1
+        self._take_off()
+
     # Fetches
 
     def to(
         self, origin: Origin, request: Request | None = None, *, again: bool = False
     ) -> Flight:
-        """Return the flight to *origin*, or begin one for *request*. *again*: a retry; then an answer
-        that is just being told doesn't count."""
+        """Return the flight to *origin*, or begin one for *request*. *again*: a retry;
+        then an answer that is just being told doesn't count."""
         if self._end.result is not None:
             return self._end
         queue = self.queue_of(origin)
@@ -266,57 +320,79 @@ class Flights:
             began_at=now,
         )
         queue.begin(flight, now)
-        (self._again if again else self._first)[flight] = None
-        if self._take_off_soon is None:
-            # In a step of its own: the caller may be a handler, which must return before it is called back.
-            self._take_off_soon = call_later(0, self._take_off)
+        line = self._again if again else self._first
+        line[flight] = None
+        # Not now: the caller may be a handler, which must return before it is called
+        # back.
+        self._let_take_off_soon()
         self.settle(queue)
         return flight
 
     def queued(self, flight: Flight, *, is_queued: bool) -> None:
-        """Note whether *flight* stands in a queue of the downloader: that time doesn't count."""
+        """Note whether *flight* stands in a queue of the downloader, or behind another
+        process: that time doesn't count."""
         queue = self.queues.get(flight.origin)
         if queue is None or queue.fetch is not flight:
             return
         now = self.clock()
         if is_queued:
-            # The alarm may ring too early now, and is set anew then.
+            # The alarm may ring too early now. Then nothing is due, and it is set anew.
             queue.stop_clock(now)
             return
         flight.sent_at = now
         queue.start_clock(now)
         self.settle(queue)
 
+    def _let_take_off_soon(self) -> None:
+        """Call :meth:`_take_off` in a step of its own."""
+        if self._take_off_soon is None:
+            self._take_off_soon = call_later(0, self._take_off)
+
     def _take_off(self) -> None:
-        """Let those fly for which there is room."""
+        """Let those take off for which there is a place."""
         self._take_off_soon = None
         if self._slow_give_way:
             self._put_off_slow()
-        while (waiting := self._first or self._again) and self._end.result is None:
-            if self._quick >= self._cap or self._running >= self._most:
-                break
-            flight, _ = waiting.popitem(last=False)
+        while self._has_place() and (self._first or self._again):
+            line = self._first or self._again
+            flight, _ = line.popitem(last=False)
             self._running += 1
             self._quick += 1
             flight.has_place = True
-            self.queue_of(flight.origin).take_off(self.clock())
+            queue = self.queue_of(flight.origin)
+            queue.take_off(self.clock())
             # A task of its own: it survives the request that began it.
             flight.running = deferred_from_coro(self._fly(flight))
-            # Not in _fly(): a task that is cancelled at once does not even begin.
+            # The place becomes free here and not in _fly(), since a task that is
+            # cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
+            # Anew: without asyncio, the fetch may have ended already, and its queue may
+            # be forgotten.
             self.settle(self.queue_of(flight.origin))
 
+    def _has_place(self) -> bool:
+        """Return whether one more may be in flight: none once the spider closes."""
+        if self._end.result is not None:
+            return False
+        if self._running >= self._max_running:
+            return False
+        return self._quick < self._max_quick
+
     def _put_off_slow(self) -> None:
-        """Break off as many slow flights as there are others that never took off and have no place. What is
-        broken off was no attempt. It is made again when none of these waits, and may take twice as long: so
-        a silent origin keeps its place at last until it has failed."""
-        without_place = len(self._first) - (self._most - self._running)
+        """Break off as many slow flights as there are first attempts without a place.
+        What is broken off was no attempt. It is made again when no first attempt waits,
+        and may take twice as long: so a silent origin keeps its place at last until it
+        has failed."""
+        free_places = self._max_running - self._running
+        without_place = max(0, len(self._first) - free_places)
         # Others were cancelled, and have not ended so far.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
-        for flight in slow[: max(0, without_place)]:
-            later, queue = flight.later(), self.queue_of(flight.origin)
+        for flight in slow[:without_place]:
+            later = flight.later()
+            queue = self.queue_of(flight.origin)
             self._free_place(flight)
-            flight.is_abandoned = flight.is_put_off = True
+            flight.is_abandoned = True
+            flight.is_put_off = True
             queue.put_off(later, self.clock())
             self._again[later] = None
             assert flight.running is not None
@@ -324,13 +400,16 @@ class Flights:
             self.settle(queue)
 
     def _came_down(self, result: Any, flight: Flight) -> Any:
+        """Note that the task of *flight* has ended."""
         self._free_place(flight)
-        if isinstance(result, Failure) and isinstance(result.value, CANCELLED):
+        is_failure = isinstance(result, Failure)
+        if is_failure and isinstance(result.value, CANCELLED):
             return None  # a cancelled task has nothing to tell
         return result
 
     def _free_place(self, flight: Flight) -> None:
-        """Let another take the place of *flight*, unless one has: its fetch has ended."""
+        """Let another flight have the place of *flight*, whose fetch has ended, unless
+        one has it already."""
         if not flight.has_place:
             return
         flight.has_place = False
@@ -338,11 +417,13 @@ class Flights:
         if not flight.is_slow:
             self._quick -= 1
         self._slow.pop(flight, None)
-        if self._take_off_soon is None and (self._first or self._again):
-            # Without asyncio, hundreds may end at once: none of them may begin the next within itself.
-            self._take_off_soon = call_later(0, self._take_off)
+        if self._first or self._again:
+            # Not now: without asyncio, hundreds may end at once, each within the end of
+            # the one before.
+            self._let_take_off_soon()
 
     async def _fly(self, flight: Flight) -> None:
+        """Get robots.txt fetched, then tell listeners and those who wait."""
         try:
             state = await self._ask(flight)
         except (Exception, asyncio.CancelledError) as error:
@@ -350,14 +431,17 @@ class Flights:
                 raise
             await self._failed(flight, error)
             return
-        # A listener may wait for another fetch, even of this origin.
+        # Before listeners are told: one may wait for another fetch, even of this
+        # origin.
         self._free_place(flight)
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
-        flight.state, flight.answered_at = state, self.clock()
-        # Those that come from now on, handlers of `robots_resolved` say, see the new status, or wait
-        # for the next answer.
-        flight.callers, queue.callers = queue.callers, []
+        flight.state = state
+        flight.answered_at = self.clock()
+        # It lands: those who have waited so far are told once listeners have been.
+        # Those who come from now on (handlers of the signal `robots_resolved`, say) see
+        # the new status, or wait for the next answer.
+        flight.callers = queue.remove_callers()
         queue.landing.append(flight)
         self.settle(queue)
         self._telling.add(flight)
@@ -372,8 +456,10 @@ class Flights:
     ) -> None:
         """Tell that there is no answer, and will be none."""
         if flight.is_put_off:
+            # Those who wait for it wait for the flight that is queued in its place.
             return
         if flight.is_abandoned:
+            # Only listeners are told: nobody waits for it.
             await self._tell(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
@@ -393,9 +479,12 @@ class Flights:
             self.settle(queue)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
-        """Let those go on who wait for *flight*: all listeners have been told, or one takes too long."""
-        if flight not in queue.landing:
-            return  # they went on without this listener
+        """Let those go on who wait for *flight*: all listeners have been told, or one
+        takes too long."""
+        if (
+            flight not in queue.landing
+        ):  # they went on before, when that listener took too long
+            return
         queue.landing.remove(flight)
         assert flight.state is not None
         with self._isolated("holding of requests"):
@@ -404,19 +493,19 @@ class Flights:
         self.settle(queue)
 
     def _apply(self, queue: Queue) -> None:
-        """Do what is known with those who wait, though no fetch has just ended."""
-        status, state = self._known(queue.origin)
+        """Let those who wait go on by what is known, though no fetch has just ended."""
+        status, state = self._status_of(queue.origin)
         if isinstance(status, Misconfigured):
             self._give_up(queue, ProjectError(status.reason))
         elif state is not None:
             self._room.answered(queue, state)
+            # While the origin is unreachable, callers wait for the next attempt.
             if not isinstance(status, Unreachable):
-                callers, queue.callers = queue.callers, []
-                tell(callers, state)
+                tell(queue.remove_callers(), state)
 
     def _give_up(self, queue: Queue, error: Exception) -> None:
         """Let all fail who wait: there will be no answer."""
-        callers, queue.callers = queue.callers, []
+        callers = queue.remove_callers()
         with self._isolated("holding of requests"):
             self._room.failed(queue, error)
         tell(callers, error)
@@ -426,16 +515,19 @@ class Flights:
     def abandon(self, origin: Origin) -> None:
         """Cancel the fetch of *origin*, unless somebody else waits for it."""
         queue = self.queues.get(origin)
-        if queue is not None and queue.fetch is not None and queue.is_empty:
+        if queue is None or queue.fetch is None:
+            return
+        if queue.is_empty:
             self._cancel(queue, queue.fetch)
             self.settle(queue)
 
     def _cancel(self, queue: Queue, flight: Flight) -> None:
+        """Cancel *flight*, whose place becomes free when its task has ended."""
         flight.is_abandoned = True
         queue.end_fetch(flight, self.clock())
         self._first.pop(flight, None)
         self._again.pop(flight, None)
-        if flight.running is not None:  # else it was queued
+        if flight.running is not None:  # otherwise it was queued
             flight.running.cancel()
 
     def end(self) -> None:
@@ -446,11 +538,12 @@ class Flights:
             self._take_off_soon = None
         self._end.result = CrawlEnding()
         for queue in list(self.queues.values()):
-            callers, queue.callers = queue.callers, []
+            callers = queue.remove_callers()
             for flight in queue.landing:
                 callers += flight.callers
                 flight.callers = []
-            queue.landing = []  # what a listener may still be told is no longer for those in the queue
+            # Listeners may still be told; those in the queue are told now.
+            queue.landing = []
             if queue.fetch is not None:
                 flight = queue.fetch
                 self._cancel(queue, flight)
@@ -459,21 +552,25 @@ class Flights:
 
 
 def _as_bug(error: BaseException) -> Exception:
-    """Return *error* as what those are told who wait. To cancel is ours: they must not take it for that."""
+    """Return what to tell those who wait of an unexpected *error*. Not that something
+    was cancelled: they must not think that they were."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
-        return RuntimeError(f"the fetch was cancelled ({type(error).__name__})")
+        name = type(error).__name__
+        return RuntimeError(f"the fetch was cancelled ({name})")
     return error
 
 
 def is_ending_with_loop(error: BaseException) -> bool:
-    """Whether *error* cancels our own task, as the end of the event loop does. Any other
-    ``asyncio.CancelledError`` came from what we awaited. (Python 3.10 can't tell.)"""
+    """Return whether *error* cancels our own task, as the end of the event loop does.
+    Any other ``asyncio.CancelledError`` came from what we awaited."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:
         task: Any = asyncio.current_task()
-    except (
-        RuntimeError
-    ):  # there is no such loop: the project's code uses asyncio's exception
+    except RuntimeError:
+        # There is no asyncio loop: the project's code raises asyncio's exception all
+        # the same.
         return False
-    return task is not None and hasattr(task, "cancelling") and task.cancelling() > 0
+    if task is None or not hasattr(task, "cancelling"):  # Python 3.10 can't tell
+        return False
+    return bool(task.cancelling() > 0)

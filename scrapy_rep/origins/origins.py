@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scrapy import Request
 
+from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.log import Isolation
-from scrapy_rep.origins.agents import USUAL, Agents, origin_of, path_in
+from scrapy_rep.origins.agents import USUAL_URL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
@@ -18,7 +19,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import open_storage
 
@@ -26,23 +27,32 @@ from scrapy_rep.storages.client import open_storage
 def limits_of(settings: RepSettings) -> Limits:
     """Return how long requests wait."""
     max_wait = settings.hold_max_wait
-    return Limits(
-        settings.hold_grace, max_wait, min(settings.download_timeout, max_wait)
-    )
+    fetch = min(settings.download_timeout, max_wait)
+    return Limits(settings.hold_grace, max_wait, fetch)
 
 
 class Origins:
-    def __init__(self, context: CrawlContext) -> None:
-        """Raises ``SettingsError`` if the storage, or a file of ``REP_OVERRIDES``, doesn't exist."""
+    """Makes the parts of this folder and connects them: agents, fetcher, storage,
+    cache, policy, crawl delay and flights. Answers what the rest of the package asks
+    about origins."""
+
+    def __init__(self, context: CrawlContext, usual_agent: Chain | None = None) -> None:
+        """*usual_agent*: the product tokens of requests that don't name any; None for
+        those that the project says. Raises ``SettingsError`` if the storage, or a file
+        of ``REP_OVERRIDES``, doesn't exist."""
         settings = context.settings
         self._clock = context.clock
         self._obey_global = settings.obey_global_group
-        self.agents = Agents(context.crawler, settings)
-        self.fetcher = fetcher = Fetcher(context)
+        self.agents = Agents(context.crawler, settings, usual_agent)
+        fetcher = Fetcher(context)
+        self.fetcher = fetcher
         self.targets = fetcher.targets
-        self.storage = storage = open_storage(context.crawler, settings)
+        storage = open_storage(context.crawler, settings)
+        self.storage = storage
         """None: what is known is in memory only."""
-        choices = Choices(settings) if chosen(settings) else None
+        choices = None
+        if chosen(settings):
+            choices = Choices(settings)
         self.cache = RobotsCache(
             settings, fetcher, context.clock, storage, choices, running=context.running
         )
@@ -53,42 +63,61 @@ class Origins:
             context.crawler,
             self._ask,
             self._tell,
-            self.cache.known,
+            self.cache.status_of,
             context.running,
             limits_of(settings),
         )
         self._listeners: list[ResolutionListener] = []
+        """Notified of answers, one after the other. RepMiddleware (middleware.py) says
+        why in which order."""
         self._isolated = Isolation(context.crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def notify(self, *listeners: ResolutionListener) -> None:
-        """From now on, notify these too of answers, in this order after those there are."""
+        """From now on, notify *listeners*, too, of answers: in this order, after those
+        who are notified already."""
         self._listeners += listeners
 
     async def _ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched. Return what is known now. Raises
         :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         state = await self.cache.ask(flight)
-        request, answer = flight.request, flight.answer
-        flight.outcome = state.entry.outcome if answer is None else answer.outcome
+        request = flight.request
+        body = b""
+        flight.outcome = state.entry.outcome
+        if flight.answer is not None:
+            body = flight.answer.body
+            flight.outcome = flight.answer.outcome
         chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
-            # While its body is in memory, so that listeners needn't.
-            await self.cache.read(state, chain, answer.body if answer else b"")
-        usual = USUAL.match(request.url)
-        fresh = isinstance(state.status, Fresh)
-        is_plain = fresh and not state.status.setting
-        is_plain = is_plain and self.crawl_delay.refusal(state, chain) is None
-        if is_plain and usual is not None and chain is self.agents.usual:
-            # The middleware's fast path may decide, see OriginState.rules.
-            known = state.robots
-            state.rules = (
-                NO_RULES if known is None else known.rules(chain, self._obey_global)[1]
-            )
-            self.table.add_prefix(state, usual[1] + "/")
+            # Now, while the answer's body is at hand. Listeners and requests find the
+            # rules read.
+            await self.cache.read(state, chain, body)
+        usual_url = USUAL_URL.match(request.url)
+        if usual_url is None or chain is not self.agents.usual:
+            return state
+        if self._is_plain(state, chain):
+            state.rules = self._rules_of(state, chain)
+            prefix = usual_url[1] + "/"
+            self.table.add_prefix(state, prefix)
         return state
 
+    def _is_plain(self, state: OriginState, chain: Chain) -> bool:
+        """Return whether rules alone decide about requests with the product tokens
+        *chain*: then the middleware's fast path may (:attr:`OriginState.rules`)."""
+        if not isinstance(state.status, Fresh) or state.status.setting:
+            return False
+        return self.crawl_delay.refusal(state, chain) is None
+
+    def _rules_of(self, state: OriginState, chain: Chain) -> Rules:
+        if state.robots is None:
+            return NO_RULES
+        _, rules = state.robots.rules(chain, self._obey_global)
+        return rules
+
     async def _tell(self, flight: Flight, result: OriginState | Exception) -> None:
-        """Notify the listeners of the *result* of a flight, before requests that wait go on."""
+        """Notify the listeners of the *result* of a flight, before requests that wait
+        go on."""
         for listener in self._listeners:
             with self._isolated(listener.part):
                 if isinstance(result, Exception):
@@ -97,13 +126,17 @@ class Origins:
                     await listener.resolved(result, flight)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
-        """Return what is known of the request's origin, or the origin if a fetch is due; and the
-        part of the URL that rules match. ``ValueError`` if the URL has no origin."""
-        usual = USUAL.match(request.url)
-        if usual is None:
+        """Return what is known of the request's origin, or the origin if a fetch is
+        due; and the part of the URL that rules match. ``ValueError`` if the URL has no
+        origin."""
+        usual_url = USUAL_URL.match(request.url)
+        if usual_url is None:
             origin = origin_of(request)
-            return self.cache.get(origin) or origin, path_in(request)
-        prefix, path = usual[1] + "/", usual[2]
+            state = self.cache.get(origin)
+            return state or origin, path_in(request)
+        prefix = usual_url[1] + "/"
+        path = usual_url[2]
+        # By prefix first: to make an Origin of a URL takes longer than all of this.
         state = self.table.by_prefix.get(prefix)
         now = self._clock()
         if state is not None and now < state.status.until:
@@ -111,32 +144,37 @@ class Origins:
             return state, path
         origin = Origin.from_url(prefix)
         state = self.cache.get(origin)
-        if state is not None:
-            self.table.add_prefix(state, prefix)
-        return state or origin, path
+        if state is None:
+            return origin, path
+        self.table.add_prefix(state, prefix)
+        return state, path
 
     def decision(self, state: OriginState, key: int) -> Decision:
-        """Return what the rule with *key* decides: one of those that *state* has for the fast path."""
-        robots, agent = state.robots, self.agents.usual
+        """Return what the rule with *key* decides, for the middleware's fast path:
+        *key* is what ``state.rules.find()`` returned."""
+        robots = state.robots
+        chain = self.agents.usual
         assert robots is not None
-        assert agent is not None
-        token, _ = robots.rules(agent, self._obey_global)
+        assert chain is not None
+        token, _ = robots.rules(chain, self._obey_global)
         self.table.weigh(state)
         return robots.decision(token, key)
 
     def decide(
         self,
         state: OriginState,
-        chain: tuple[str, ...],
+        chain: Chain,
         path: str,
         *,
         always: bool = False,
         status: Status | None = None,
     ) -> Decision | None:
-        """Return what the rules say about *path* to a request with the product tokens *chain*; None
-        if they allow it, and so the middleware's fast path can from now on. With *always*, return a
-        decision even then, and leave the fast path alone. *status*: what counts for this request, if not
-        what is known now."""
+        """Return what the rules say about *path* to a request with the product tokens
+        *chain*; None if they allow it. Then the middleware's fast path may allow such
+        requests from now on, too.
+
+        With *always*, return a decision even if it allows, and leave the fast path
+        alone. *status*: what counts for this request, if not what is known now."""
         robots = state.robots
         status = status or state.status.counts_as
         if robots is None or isinstance(status, Unrestricted):
@@ -151,9 +189,10 @@ class Origins:
         if refusal is not None:
             self.crawl_delay.tell_skipped(state, chain)
             return refusal
-        found = rules.find(comparable(path))
-        if always or not allows(found):
-            return robots.decision(token, found)
-        if chain is self.agents.usual and isinstance(state.status, Fresh):
+        key = rules.find(comparable(path))
+        if always or not allows(key):
+            return robots.decision(token, key)
+        is_usual = chain is self.agents.usual
+        if is_usual and isinstance(state.status, Fresh):
             state.rules = rules
         return None

@@ -1,5 +1,5 @@
-"""What to do with a request, given what is known of its origin (REP.md section 4): whether it goes on,
-waits, is held, is judged, fails or passes."""
+"""What to do with a request, given what is known of its origin (REP.md section 4):
+whether it goes on, waits, is held, is judged, fails or passes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,36 @@ if TYPE_CHECKING:
 UNKNOWN_YET = "no answer yet"
 """Why requests wait for an origin that hasn't failed."""
 
+# An *extra attempt* to fetch robots.txt is made when the time of held requests is over,
+# before they are given up, although the origin's next regular attempt isn't due.
+
 _LAST_SHARE = 4
-"""An attempt counts as the last one if it was made in the last quarter of REP_HOLD_MAX_WAIT."""
+"""An attempt that was made in the last quarter of REP_HOLD_MAX_WAIT counts as the last
+one: no extra attempt follows it."""
+
 _PAUSE_SHARE = 2
-"""If the times of an origin's requests are over one after the other, robots.txt is not fetched for each: at
-least half of the regular pause passes between two extra attempts."""
+"""If the times of an origin's requests are over one after the other, robots.txt is not
+fetched for each: at least half of the regular pause passes between two extra
+attempts."""
 
 
 class Drop(NamedTuple):
     """Why a request fails with ``RobotsUnreachable``."""
 
     reason: str
+    """In words: a failure's as :func:`.text.text_of` returns it."""
     attempts: int = 0
     """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
     """Whether the only reason is that too many are held."""
     cause: BaseException | None = None
-    """What the last fetch raised, or an exception like that."""
+    """What the last fetch raised, or an exception like that one: the request's failure
+    has it as its ``__cause__``."""
 
     @classmethod
     def of(cls, state: OriginState | None) -> Drop:
-        """Return why there is no robots.txt of the origin of which *state* is known."""
+        """Return why there is no robots.txt of an origin. *state*: what is known of
+        it."""
         entry = None if state is None else state.entry
         if entry is None or entry.error is None:
             return cls(UNKNOWN_YET)
@@ -46,9 +55,10 @@ class Drop(NamedTuple):
 
     @classmethod
     def after(cls, error: Exception) -> Drop:
-        """Return that a fetch raised *error*: a misconfiguration, or a bug."""
-        why = text_of(error)
-        return cls(why, cause=failure_in(why))
+        """Return the reason if a fetch raised *error*: a misconfiguration, or a bug."""
+        reason = text_of(error)
+        # Not *error* itself, whose frames would keep requests in memory.
+        return cls(reason, cause=failure_in(reason))
 
 
 NO_REASON = Drop("")
@@ -67,6 +77,8 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
+    """What to do with a request, and why."""
+
     action: Action
     why: Drop = NO_REASON
     """Why it fails, if it does."""
@@ -80,42 +92,44 @@ WAIT = Advice(Action.WAIT)
 
 
 class Policy:
-    """The one place that decides what to do with a request, except when a held request's time is over, or
-    there is no room to hold those that waited: holding/holding.py does. Pure: no I/O, no clock."""
+    """The one place that decides what to do with a request, except when a held
+    request's time is over, or there is no room to hold those that waited:
+    holding/holding.py does. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
         """``REP_UNREACHABLE``."""
         self.grace = settings.hold_grace
-        """Seconds from the start of a first fetch until a request that waits for it counts as held."""
-        self._tries = settings.hold_dead_host_tries
+        """Seconds from the start of a first fetch until a request that waits for it
+        counts as held."""
+        self._dead_host_tries = settings.hold_dead_host_tries
+        """After so many failures in a row to resolve the host or to connect, waiting is
+        no use."""
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
-        """Seconds that a direct download waits for the next attempt, no more than a held request."""
-        self._last_seconds = min(
-            settings.retry_delay, settings.hold_max_wait / _LAST_SHARE
-        )
-        """Seconds since the attempt before, at least, until an extra attempt."""
+        """Seconds that a direct download waits for the next attempt, no more than a
+        held request."""
+        last_part = settings.hold_max_wait / _LAST_SHARE
+        self._extra_pause = min(settings.retry_delay, last_part)
+        """Seconds between an attempt and an extra attempt, at least."""
 
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice:
-        """Return what to do with a request from the scheduler. *state* is what is known of its
-        origin; None: a fetch is due. *full*: no more requests to it may be held."""
+        """Return what to do with a request from the scheduler. *state* is what is known
+        of its origin; None: a fetch is due. *full*: no more requests to it may be
+        held."""
         if state is not None and not self.is_worth_waiting(state):
             return LEAVE
         if not full:
             return STAY
-        drop = (
-            Drop.of(state)
-            if state is not None
-            else Drop("too many of its requests are held")
-        )
-        return Advice(
-            Action.FAIL, drop._replace(for_room=True)
-        )  # other origins need the place
+        # Other origins need the place.
+        drop = Drop("too many of its requests are held")
+        if state is not None:
+            drop = Drop.of(state)
+        return Advice(Action.FAIL, drop._replace(for_room=True))
 
     def in_the_middleware(self, state: OriginState, now: float) -> Advice:
-        """Return what to do, *now* (seconds since the epoch), with a request that may have passed
-        no gate: a direct download (a media pipeline's, say) can't be held, but can wait for the next
-        attempt, if that is near."""
+        """Return what to do, *now* (seconds since the epoch), with a request that may
+        be a direct download, which has passed no gate (a media pipeline's, say). Such a
+        request can't be held, but can wait for the next attempt, if that is near."""
         if not state.unreachable:
             return DECIDE
         if self.unreachable == "allow":
@@ -126,19 +140,23 @@ class Policy:
         return Advice(Action.FAIL, Drop.of(state))
 
     def is_worth_waiting(self, state: OriginState) -> bool:
-        """Whether to wait for *state* to change."""
-        alive = state.entry.dead_attempts < self._tries
-        return state.unreachable and alive and self.unreachable == "hold"
+        """Return whether requests wait for *state* to change: the origin is
+        unreachable, but not known to be dead, and ``REP_UNREACHABLE`` is "hold"."""
+        if not state.unreachable or self.unreachable != "hold":
+            return False
+        return state.entry.dead_attempts < self._dead_host_tries
 
     def last_attempt_at(self, entry: Entry, extra_attempt: int) -> float:
-        """Return from when on (seconds since the epoch) an attempt may be made because the time of
-        held requests is over, before the origin's next one is due. *extra_attempt*: the number of the
-        last one that was made for this reason."""
-        pause = self._last_seconds
-        if entry.attempts == extra_attempt:
-            pause = max(
-                pause, (entry.next_attempt_at - entry.updated_at) / _PAUSE_SHARE
-            )
-        # Whatever a storage says, the origin's clock goes on.
+        """Return from when on (seconds since the epoch) an extra attempt may be made:
+        one because the time of held requests is over, before the origin's next attempt
+        is due. *extra_attempt*: the number (``entry.attempts``) of the last extra
+        attempt."""
+        pause = self._extra_pause
+        is_latest_extra = entry.attempts == extra_attempt
+        if is_latest_extra:
+            regular_pause = entry.next_attempt_at - entry.updated_at
+            pause = max(pause, regular_pause / _PAUSE_SHARE)
+        # A storage may say anything of `not_before` (Retry-After). The regular attempt
+        # is the latest.
         not_before = min(entry.not_before, entry.next_attempt_at)
         return max(entry.updated_at + pause, not_before)

@@ -1,22 +1,25 @@
-"""Who waits for an origin's robots.txt, and when something has to be done for them (docs/DESIGN.md,
-"Queue" and "Wake-up"; REP.md section 4).
+"""Who waits for an origin's robots.txt, and when something has to be done for them
+(docs/DESIGN.md, "Queue" and "Wake-up"; REP.md section 4).
 
-There is one :class:`Queue` for each origin with somebody in it. Requests from the scheduler stand in it at
-one of three stages, and move by its methods alone:
+There is one :class:`Queue` for each origin with somebody in it. Requests from the
+scheduler stand in it at one of three stages, and move by its methods alone:
 
 - *waiting*: for a first answer, in memory;
 - *held*: since there was none in time, or a failure; on disk, if there is a JOBDIR;
-- *leaving*: an answer releases them, or they are given up. They go one by one, as download slots get free.
+- *leaving*: an answer releases them, or they are given up. They go one by one, as
+  download slots become free.
 
-*Callers* (direct downloads, ``may_fetch()``, the verifier of sitemaps) wait in coroutines of their own.
+*Callers* (direct downloads, ``may_fetch()``, the verifier of sitemaps) wait in
+coroutines of their own.
 
-:func:`steps` says what has to be done for an origin, and when. From this follows that nobody can be stuck:
-each origin with somebody in its queue has a fetch that is queued, in flight or being told, a step with a
-time, or a turn to leave.
+:func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
+each origin with somebody in its queue has a fetch that is queued, in flight or landing
+(flight.py), a step with a time, or a turn to leave.
 
-Times are seconds of the crawl's running time: a paused crawl doesn't count. What counts against a
-request is the queue's own clock, which also stands still while robots.txt waits in a queue of ours or of
-the downloader's: that is nobody's fault.
+Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
+How long a request has waited is measured by its queue's own clock. That clock also
+stands still while robots.txt waits in a queue of ours or of the downloader's, which is
+nobody's fault.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
+from itertools import chain, filterfalse
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -39,46 +43,68 @@ from scrapy_rep.origins.status import Expired, Status, Unknown, Unreachable
 from scrapy_rep.protocol import Origin
 
 LATE_SECONDS = 0.5
-"""Seconds from when a fetch was needed, after which its answer is late: only a few of the requests that wait
-for it count towards the limit of all that may wait."""
+"""Seconds from when a fetch was needed, after which its answer is late. Then only a few
+of the requests that wait for it count towards the limit of all that may wait, since one
+slow origin must not stop the others."""
+
 LATE_COUNT = 4
-"""So many."""
+"""How many of an origin's requests count towards that limit while its answer is
+late."""
+
 VERY_LATE_SECONDS = 2.5
 """Seconds from when a fetch was needed, after which none of them counts."""
+
 SLOW_SECONDS = 2.0
-"""Seconds in flight after which a fetch no longer counts among those that may run at a time: it is probably
-to a silent origin, and must not block the rest."""
+"""Seconds in flight after which a fetch no longer counts among those that may run at a
+time: it is probably to a silent origin, and must not block the rest."""
+
 ROUNDING = 0.001
-"""Seconds: sums of times may differ in their last digits."""
+"""Seconds by which a step may be done early: sums of times may differ in their last
+digits."""
 
 
 class Held(NamedTuple):
-    """A request at the gate. They are sorted as they leave: urgent ones first, then early ones."""
+    """A request at the gate (holding/gate.py). Requests are sorted by the first two
+    fields, and leave in this order: urgent ones first, then early ones."""
 
     urgency: int
     """Its negated priority."""
     number: int
-    """Increases as requests come to the gate; negative in those of an earlier run."""
+    """Increases as requests come to the gate. Those of an earlier run have negative
+    numbers."""
     since: float
     """When it came, in seconds of its queue's clock."""
     request: Request = None  # type: ignore[assignment]
-    """None: on disk, not read yet."""
+    """None: it is on disk, and hasn't been read so far."""
     row: int | None = None
-    """Its row on disk."""
+    """Its row on disk (holding/disk.py); None: it is in memory only."""
     counts: bool = False
-    """As held; otherwise it only waits for a first answer."""
+    """It has been held; otherwise it has only waited for a first answer."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many requests are at the gate, in all queues."""
+    """How many requests are at the gate, in all queues. Those that are about to leave
+    are among them."""
 
     waiting: int = 0
-    """Those that have never been held, also if they are about to leave."""
+    """Those that have never been held."""
     held: int = 0
-    """Those that have been held, also if they are about to leave."""
+    """Those that have been held."""
     counted: int = 0
-    """Those that count towards the limit of requests that may wait for first answers."""
+    """Those that count towards the limit of requests that may wait for first
+    answers."""
+
+
+class _Counts(NamedTuple):
+    """What one queue adds to the fields of a :class:`Tally`."""
+
+    waiting: int = 0
+    held: int = 0
+    counted: int = 0
+
+
+_NO_COUNTS = _Counts()
 
 
 class Lateness(Enum):
@@ -101,63 +127,79 @@ class Queue:
     landing: list[Flight] = field(default_factory=list)
     """Fetches whose answer is known, and is being told to listeners."""
     lateness: Lateness = Lateness.NOT_LATE
+    """How long the answer to :attr:`fetch` has been awaited."""
 
+    # Who is in it
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or the next one."""
+    """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or to
+    the next one."""
     waiting: list[Held] = field(default_factory=list)
-    """As they came."""
+    """Requests that wait, in the order in which they came."""
     without_room: int = 0
-    """How many of the first of these could not be held so far: too many are."""
+    """How many of :attr:`waiting`, from its beginning, should have been held, but too
+    many are held already."""
     held: list[Held] = field(default_factory=list)
-    """A heap."""
+    """A heap of requests that are held."""
     leaving_held: list[Held] = field(default_factory=list)
-    """A heap of those about to leave that have been held."""
+    """A heap of requests that have been held and are about to leave."""
     leaving_others: list[Held] = field(default_factory=list)
-    """A heap of the others about to leave."""
+    """A heap of requests that have only waited and are about to leave."""
 
-    # Of those that leave.
+    # About those that leave
     fails: bool = False
-    """They fail; otherwise they are released."""
+    """Whether they fail; otherwise they are released."""
     why: Drop = NO_REASON
-    """Why those that fail do."""
+    """Why they fail, if they do."""
     released_at: float = 0.0
     """When the answer came that releases them, in seconds of this queue's clock."""
     good_until: float = 0.0
-    """Until then, that answer releases them, even if it may not be kept so long."""
+    """Until this running time of the crawl, that answer releases them, even if the
+    answer may not be kept so long."""
     has_turn: bool = False
-    """The gate will let some leave."""
+    """Whether the gate is going to let some leave."""
     on_their_way: list[Request] = field(default_factory=list)
     """Requests that have left, and may not have reached their download slot."""
     was_overtaken: bool = False
-    """A later request has gone past those of this origin: one may leave though the slot is full."""
+    """A request that came later has gone past those of this origin: for fairness, one
+    of these may leave even though the slot is full."""
 
-    # What the gate and the log remember until nobody is left.
+    # What the gate and the log remember until nobody is left
     extra_attempt: int = 0
-    """The number (``entry.attempts``) of the last attempt that was made because somebody's time was over."""
+    """The number (``entry.attempts``) of the last attempt that was made only because
+    the time of held requests was over."""
     is_answered: bool = False
-    """An answer came for those in it, if only a failure."""
+    """Whether an answer, or at least a failure, has come since there was somebody in
+    it."""
     unanswered: int = 0
-    """How many of the held ones never had an answer."""
+    """How many of the held requests never had an answer."""
     released: int = 0
+    """How many requests were released."""
     given_up: int = 0
+    """How many requests were given up."""
     longest: float = 0.0
-    """Seconds for which one that left was held, in earlier runs too."""
-    told: str = ""
+    """The longest time in seconds for which a request that left was held, earlier runs
+    included."""
+    logged_as: str = ""
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     _oldest: float = math.inf
-    """No request that waits or is held came before this; see :meth:`find_oldest`."""
+    """A lower bound: no request that waits or is held came before this. To keep it
+    exact would cost each request that leaves a search; :meth:`find_oldest` makes it
+    exact."""
     _stopped_at: float | None = None
+    """When its clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
+    """Seconds for which its clock stood still before that."""
     _clock_before: float = 0.0
     """What its clock showed when the fetch took off."""
-    _reported: tuple[int, int, int] = (0, 0, 0)
+    _reported: _Counts = _NO_COUNTS
     """What :attr:`tally` has of this queue."""
 
     # Its fetch
 
     def begin(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch*, which stands in our queue so far: that time doesn't count."""
+        """Wait for *fetch*, which stands in our queue (flights.py) so far: that time
+        doesn't count."""
         self.fetch = fetch
         self.lateness = Lateness.NOT_LATE
         self.stop_clock(now)
@@ -171,18 +213,26 @@ class Queue:
         self.start_clock(now)
 
     def put_off(self, later: Flight, now: float) -> None:
-        """Wait for *later*, which stands in our queue, in place of a fetch that was broken off: as if that had
-        never been."""
+        """Wait for *later*, which stands in our queue, in place of a fetch that was
+        broken off. The clock goes back to what it showed before that fetch took off."""
         self.fetch = later
-        self._stopped_at, self._stopped_for = now, now - self._clock_before
+        self._stopped_at = now
+        self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more: it has ended."""
+        """Wait for *fetch* no more: it has ended. Another one may have taken its place
+        before."""
         if self.fetch is fetch:
             self.fetch = None
             self.lateness = Lateness.NOT_LATE
             self.start_clock(now)
             self.report()
+
+    def remove_callers(self) -> list[Deferred[OriginState]]:
+        """Remove and return the callers, who are going to be told."""
+        callers = self.callers
+        self.callers = []
+        return callers
 
     # Time
 
@@ -194,30 +244,38 @@ class Queue:
         return now - stopped_for
 
     def stop_clock(self, now: float) -> None:
+        """From now on, let no time count; nothing if the clock stands still already."""
         if self._stopped_at is None:
             self._stopped_at = now
 
     def start_clock(self, now: float) -> None:
+        """From now on, let time count again."""
         if self._stopped_at is not None:
             self._stopped_for += now - self._stopped_at
             self._stopped_at = None
 
     @property
     def clock_runs(self) -> bool:
+        """Whether time counts now."""
         return self._stopped_at is None
 
     def when(self, clock_time: float, now: float) -> float:
-        """Return the moment at which this queue's clock, if it goes on, shows *clock_time*."""
-        return now + clock_time - self.clock(now)
+        """Return the moment at which this queue's clock, if it goes on, shows
+        *clock_time*."""
+        remaining = clock_time - self.clock(now)
+        return now + remaining
 
     @property
     def oldest_bound(self) -> float:
-        """A time of this queue's clock before which no request came that waits or is held."""
+        """A time of this queue's clock before which no request came that waits or is
+        held. At this time or later the first of those came; :meth:`find_oldest` tells
+        when."""
         return self._oldest
 
     def find_oldest(self) -> float:
-        """Return when the first of those came that wait or are held; infinity if there is none."""
-        times = [held.since for stage in (self.waiting, self.held) for held in stage]
+        """Return when the first of those came that wait or are held; infinity if there
+        is none."""
+        times = [held.since for held in chain(self.waiting, self.held)]
         self._oldest = min(times, default=math.inf)
         return self._oldest
 
@@ -235,6 +293,7 @@ class Queue:
 
     @property
     def has_leaving(self) -> bool:
+        """Whether requests in it are about to leave."""
         return bool(self.leaving_held or self.leaving_others)
 
     @property
@@ -248,36 +307,43 @@ class Queue:
         return len(self.waiting) + len(self.leaving_others)
 
     def _counted(self) -> int:
-        """Return how many count towards the limit of requests that may wait: one silent origin must
-        not stop the others, nor may one whose answer is late."""
-        asks_first = self.fetch is not None and not self.fetch.again
-        if not asks_first or self.lateness is Lateness.NOT_LATE:
+        """Return how many count towards the limit of requests that may wait for first
+        answers: only a few once the answer to a first fetch is late, so that such an
+        origin doesn't stop the others."""
+        if self.fetch is None or self.fetch.again:  # no first fetch
+            return self.unheld
+        if self.lateness is Lateness.NOT_LATE:
             return self.unheld
         if self.lateness is Lateness.LATE:
             return min(LATE_COUNT, self.unheld + self.count)
         return 0
 
     def report(self) -> None:
-        """Bring :attr:`tally` up to date."""
-        waiting, held, counted = self._reported
-        self._reported = self.unheld, self.count, self._counted()
-        self.tally.waiting += self._reported[0] - waiting
-        self.tally.held += self._reported[1] - held
-        self.tally.counted += self._reported[2] - counted
+        """Bring :attr:`tally` up to date. Whatever changes the queue's lengths ends
+        with this."""
+        before = self._reported
+        counts = _Counts(self.unheld, self.count, self._counted())
+        self._reported = counts
+        self.tally.waiting += counts.waiting - before.waiting
+        self.tally.held += counts.held - before.held
+        self.tally.counted += counts.counted - before.counted
 
     def become_late(self, lateness: Lateness) -> None:
-        """Note that the answer to the fetch is late."""
+        """Note that the answer to the fetch is late, or very late."""
         self.lateness = lateness
         self.report()
 
     def forget_past(self) -> None:
-        """Nobody from the scheduler is left: what was said of those that were counts no more."""
+        """Forget what was about requests from the scheduler: none is left."""
         self.fails = False
         self.was_overtaken = False
         self.is_answered = False
-        self.extra_attempt = self.unanswered = self.released = self.given_up = 0
+        self.extra_attempt = 0
+        self.unanswered = 0
+        self.released = 0
+        self.given_up = 0
         self.longest = 0.0
-        self.told = ""
+        self.logged_as = ""
 
     # They come, move and leave
 
@@ -288,14 +354,16 @@ class Queue:
         self.report()
 
     def recover(self, requests: list[Held]) -> None:
-        """Hold what an earlier run has held."""
+        """Hold *requests*, which an earlier run has held."""
         self.held += requests
         heapify(self.held)
         self.find_oldest()
         self.report()
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
-        """Hold the first *count* of those that wait, as *keep* returns them. Return them as they were."""
+        """Hold the first *count* of those that wait: what *keep* returns for each (with
+        its row on disk, say). Return them as they were. For those that still wait there
+        is no room."""
         moving = self.waiting[:count]
         self.waiting = self.waiting[count:]
         self.without_room = len(self.waiting)
@@ -306,112 +374,133 @@ class Queue:
 
     def dismiss_waiting(self) -> list[Held]:
         """Remove and return those that wait."""
-        dismissed, self.waiting = self.waiting, []
+        dismissed = self.waiting
+        self.waiting = []
         self.without_room = 0
         self.report()
         return dismissed
 
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
-        """Let those leave that came until *before*, a time of this queue's clock: to fail, if there is a
-        reason *why*."""
+        """Let those leave that came until *before*, a time of this queue's clock: to
+        fail, if there is a reason *why*, otherwise because they are released."""
         if self.fails != (why is not None):
+            # Those that are about to leave would do so for the other reason.
             self.recall(now)
         self.fails = why is not None
         if why is not None:
             self.why = why
         else:
             self.released_at = self.clock(now)
-        if (
-            before == math.inf and not self.leaving_held
-        ):  # ordering 100,000 again takes long
-            self.leaving_held, self.held = self.held, []
-        staying_held: list[Held] = []
-        for held in self.held:
-            if held.since <= before:
-                heappush(self.leaving_held, held)
-            else:
-                staying_held.append(held)
-        heapify(staying_held)
-        staying_waiting: list[Held] = []
-        for held in self.waiting:
-            if held.since <= before:
-                heappush(self.leaving_others, held)
-            else:
-                staying_waiting.append(held)
-        self.held, self.waiting = staying_held, staying_waiting
-        self.without_room = min(self.without_room, len(self.waiting))
+        if before == math.inf and not self.leaving_held:
+            # All of them, which are a heap already: to build a heap of 100,000 again
+            # takes long.
+            self.leaving_held = self.held
+            self.held = []
+        self.held = _move_older(self.held, self.leaving_held, before)
+        heapify(self.held)
+        self.waiting = _move_older(self.waiting, self.leaving_others, before)
+        self._limit_without_room()
         self.find_oldest()
         self.report()
 
     def join_leaving(self, request: Held) -> None:
-        """Let *request* stand among those that are about to leave, by its priority and number."""
+        """Let *request* stand among those that are about to leave, by its priority and
+        number."""
         heappush(self.leaving_others, request)
         self.report()
 
     def recall(self, now: float) -> None:
-        """Keep those that were about to leave. The time of those that had been released begins anew:
-        an answer had come for them, so what follows is another wait."""
+        """Keep those that were about to leave. The time of those that had been released
+        begins anew: an answer had come for them, so what follows is another wait."""
         if not self.has_leaving:
             return
-        since = None if self.fails else self.clock(now)
-        for held in self.leaving_held:
-            self.held.append(held if since is None else held._replace(since=since))
-        for held in self.leaving_others:
-            self.waiting.append(held if since is None else held._replace(since=since))
-        self.leaving_held, self.leaving_others = [], []
+        recalled_held = self.leaving_held
+        recalled_others = self.leaving_others
+        self.leaving_held = []
+        self.leaving_others = []
+        if not self.fails:
+            since = self.clock(now)
+            recalled_held = [held._replace(since=since) for held in recalled_held]
+            recalled_others = [held._replace(since=since) for held in recalled_others]
+        self.held += recalled_held
+        self.waiting += recalled_others
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
         self.report()
 
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
-        """Remove those that wait or are held for which *is_taken* is true. Return them as they would leave."""
-        taken = [
-            held
-            for stage in (self.waiting, self.held)
-            for held in stage
-            if is_taken(held)
-        ]
-        if not taken:  # ordering 100,000 again takes long
+        """Remove those that wait or are held for which *is_taken* is true. Return them
+        in the order in which they would leave."""
+        taken = list(filter(is_taken, self.waiting))
+        taken += filter(is_taken, self.held)
+        if not taken:
+            # To build a heap of 100,000 again, as below, takes long.
             return []
-        self.waiting = [held for held in self.waiting if not is_taken(held)]
-        self.held = [held for held in self.held if not is_taken(held)]
+        self.waiting = list(filterfalse(is_taken, self.waiting))
+        self.held = list(filterfalse(is_taken, self.held))
         heapify(self.held)
-        self.without_room = min(self.without_room, len(self.waiting))
+        self._limit_without_room()
         self.report()
         return sorted(taken)
 
+    def _limit_without_room(self) -> None:
+        """Bring :attr:`without_room` up to date, since some of those that wait are
+        gone."""
+        self.without_room = min(self.without_room, len(self.waiting))
+
     def first_leaving(self) -> Held | None:
-        """Return the one that is next to leave."""
+        """Return the request that is next to leave; None if none is about to."""
         heap = self._heap_of_first()
         return heap[0] if heap else None
 
     def replace_first(self, held: Held) -> None:
-        """Put *held*, which was read from disk, in the place of the one that is next to leave."""
+        """Put *held*, which was read from disk, in the place of the request that is
+        next to leave."""
         self._heap_of_first()[0] = held
 
     def pop_first(self) -> Held:
-        """Remove and return the one that is next to leave."""
+        """Remove and return the request that is next to leave."""
         held = heappop(self._heap_of_first())
         self.report()
         return held
 
     def _heap_of_first(self) -> list[Held]:
+        """Return the heap that begins with the request that is next to leave; an empty
+        one if none is."""
         if not self.leaving_others:
             return self.leaving_held
         if not self.leaving_held:
             return self.leaving_others
+        # Lists are compared by their first items: requests, of which no two have the
+        # same number.
         return min(self.leaving_held, self.leaving_others)
 
 
+def _move_older(requests: list[Held], heap: list[Held], before: float) -> list[Held]:
+    """Move those of *requests* that came until *before* to *heap*. Return the
+    others."""
+    staying: list[Held] = []
+    for held in requests:
+        if held.since <= before:
+            heappush(heap, held)
+        else:
+            staying.append(held)
+    return staying
+
+
 class Step(Enum):
-    """What has to be done for those in a queue."""
+    """What has to be done for those in a queue: :meth:`.flights.Flights._act` does it,
+    or has it done by holding/holding.py."""
 
     ASK = "fetch robots.txt again"
     APPLY = "do what the status says with those who wait"
     COUNT_LATE = "the answer is late: let few of those who wait count"
     HOLD = "hold those who have waited too long for a first answer"
-    COUNT_VERY_LATE = "the answer is very late: let none count, and drop those for which there is no room"
+    COUNT_VERY_LATE = (
+        "the answer is very late: let none count, and drop those for which there is "
+        "no room"
+    )
     TIME_IS_OVER = "give up those whose time is over, or make a last attempt"
     FREE_PLACE = "the fetch is slow: another may have its place"
 
@@ -419,10 +508,12 @@ class Step(Enum):
 def steps(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return what has to be done for those in *queue*, and when. *status* is what is known of the origin.
+    """Return what has to be done for those in *queue*, and when. *status* is what is
+    known of the origin.
 
-    Pure. Steps whose time has come are due; the first of the others is the queue's wake-up. With nobody
-    waiting, and no fetch, there is none: who is leaving has a turn.
+    Pure. Steps whose time has come are due; the first of the others is the queue's
+    wake-up. With nobody waiting, and no fetch, there is none: those that are leaving
+    have a turn.
     """
     fetch = queue.fetch
     if fetch is not None:
@@ -430,10 +521,10 @@ def steps(
     else:
         due = _between_fetches(status, queue, now, limits)
     if queue.landing:
-        # The answer is known. A listener (a handler of `robots_resolved`) may take long, or never return.
-        due[Step.APPLY] = (
-            min(flight.answered_at for flight in queue.landing) + limits.grace
-        )
+        # The answer is known, and listeners are being told. One of them (a handler of
+        # the signal `robots_resolved`, say) may take long, or never return.
+        answered_at = min(flight.answered_at for flight in queue.landing)
+        due[Step.APPLY] = answered_at + limits.grace
     return due
 
 
@@ -447,28 +538,31 @@ def next_wakeup(
 def _during_fetch(
     queue: Queue, fetch: Flight, now: float, limits: Limits
 ) -> dict[Step, float]:
+    """Return the steps of an origin whose *fetch* is queued or in flight."""
     due: dict[Step, float] = {}
     if fetch.took_off_at is not None and not fetch.is_slow:
-        due[Step.FREE_PLACE] = fetch.took_off_at + fetch.patience * SLOW_SECONDS
+        seconds = fetch.patience * SLOW_SECONDS
+        due[Step.FREE_PLACE] = fetch.took_off_at + seconds
     stays = bool(queue.waiting or queue.held)
     if stays and queue.lateness is Lateness.NOT_LATE:
         due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
     if stays and queue.lateness is not Lateness.VERY_LATE:
-        due[Step.COUNT_VERY_LATE] = fetch.began_at + max(
-            limits.grace, VERY_LATE_SECONDS
-        )
+        seconds = max(limits.grace, VERY_LATE_SECONDS)
+        due[Step.COUNT_VERY_LATE] = fetch.began_at + seconds
     if len(queue.waiting) > queue.without_room:
         due[Step.HOLD] = fetch.began_at + limits.grace
     if stays and queue.clock_runs:
-        # A fetch that was sent may end before those are given up who wait for it.
-        over = queue.when(queue.oldest_bound + limits.max_wait, now)
-        due[Step.TIME_IS_OVER] = max(over, fetch.patient_until(limits))
+        over_at = queue.when(queue.oldest_bound + limits.max_wait, now)
+        # A fetch that was sent may end before those who wait for it are given up.
+        due[Step.TIME_IS_OVER] = max(over_at, fetch.patient_until(limits))
     return due
 
 
 def _between_fetches(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
+    """Return the steps of an origin without a fetch that is queued or in flight.
+    *status*: what is known of it decides whether those who wait may go on."""
     due: dict[Step, float] = {}
     stays = bool(queue.waiting or queue.held)
     if queue.landing or not (stays or queue.callers):
@@ -479,10 +573,9 @@ def _between_fetches(
         due[Step.APPLY] = now
     else:
         due[Step.ASK] = status.retry_at
-        if queue.waiting:
+        if queue.waiting:  # a failure came, so they are held now
             due[Step.APPLY] = now
         if stays:
-            due[Step.TIME_IS_OVER] = queue.when(
-                queue.oldest_bound + limits.max_wait, now
-            )
+            over_at = queue.oldest_bound + limits.max_wait
+            due[Step.TIME_IS_OVER] = queue.when(over_at, now)
     return due

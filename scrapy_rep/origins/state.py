@@ -1,5 +1,5 @@
-"""Origins in memory: recently used ones parsed, others compressed (docs/DESIGN.md, "Bodies
-compressed, rules on demand")."""
+"""What is known of origins, in memory: with parsed rules for those used recently,
+compressed for the others (docs/DESIGN.md, "Bodies compressed, rules on demand")."""
 
 from __future__ import annotations
 
@@ -14,53 +14,75 @@ from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
-# Origins kept parsed, some 6 KB each. Parsing again is cheap compared to a page.
-_PARSED = 2000
+_MAX_PARSED = 2000
+"""Origins that are kept parsed, which takes some 6 KB each. Parsing again is cheap
+compared to a page."""
 
-# One in this many (or of their bytes) leave together: finding the least recently used takes a
-# while, and keeping them in order would cost every request.
-_LEAVING = 50
+_LEAVING_SHARE = 50
+"""One in so many origins (or of their bytes) leave together: finding the least recently
+used takes a while, and keeping them in order would cost every request."""
 
-# URL prefixes per origin on the hot path: HTTP://EXAMPLE.com:80/ is one.
-_PREFIXES = 4
+_MAX_PREFIXES = 4
+"""URL prefixes of one origin on the hot path. An origin has several:
+HTTP://EXAMPLE.com:80/ is one."""
 
-# An origin's overhead, beside texts, the packed body and the parsed part.
-_BYTES = 900
+_OVERHEAD_BYTES = 900
+"""What an origin takes in memory, beside its texts, the packed body and what is
+parsed."""
 
 
 @dataclass(slots=True, eq=False)
 class OriginState:
-    """What changes with requests to an origin, beside its status. Mutable: holders of a reference see
-    updates."""
+    """What is known of an origin: its status (status.py), and what changes with
+    requests to it. Mutable: who has a reference sees updates."""
 
     entry: Entry
+    """The last answer, as storages keep it."""
     origin: Origin
     name: str = field(init=False)
     """The origin, as text."""
     robots: RobotsTxt | None = field(init=False)
+    """The robots.txt, parsed as far as it was needed; None without a copy."""
     status: Status = UNKNOWN
-    """What is known of the origin. See :meth:`become`."""
+    """What the robots.txt is good for now. Is replaced by :meth:`become` alone."""
     used_at: float = 0.0
-    """Seconds since the epoch."""
+    """When a request asked for it last, in seconds since the epoch."""
     rules: Rules | None = None
-    """The usual agent's, for the fast path, until ``status.until``. If None, or if they don't
-    allow the path, the middleware looks closer."""
+    """The rules for the usual agent (:attr:`.agents.Agents.usual`). The middleware's
+    fast path applies them until ``status.until``. If they are None, or don't allow the
+    path, it looks closer."""
     allowed: int = 0
-    """Requests that passed, not yet on record."""
+    """Requests that passed on the fast path and aren't on record
+    (reporting/recorder.py) so far."""
     size: int = 0
-    """Bytes, as :meth:`OriginTable.weigh` counted them."""
+    """What :attr:`bytes` was when :meth:`OriginTable.weigh` counted it; 0 if it isn't
+    counted."""
     prefixes: tuple[str, ...] = ()
+    """Its keys in :attr:`OriginTable.by_prefix`."""
 
     def __post_init__(self) -> None:
         self.name = self.entry.origin
-        self.robots = RobotsTxt(self.entry) if self.entry.has_copy else None
+        self.learn(self.entry)
+
+    def learn(self, entry: Entry) -> None:
+        """Replace what is known by *entry*. The status stays."""
+        self.entry = entry
+        self.robots = None
+        if entry.has_copy:
+            self.robots = RobotsTxt(entry)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes, with what was parsed so far."""
+        """About how many bytes it takes in memory, with what was parsed so far."""
         entry = self.entry
-        size = _BYTES + len(entry.packed) + len(entry.url) + len(entry.error or "")
-        return size if self.robots is None else size + self.robots.size
+        size = _OVERHEAD_BYTES
+        size += len(entry.packed)
+        size += len(entry.url)
+        if entry.error is not None:
+            size += len(entry.error)
+        if self.robots is not None:
+            size += self.robots.size
+        return size
 
     @property
     def robots_url(self) -> str:
@@ -68,26 +90,35 @@ class OriginState:
         return self.entry.url or self.origin.robots_url
 
     def become(self, status: Status) -> None:
-        """Replace the status. The fast path has to ask for rules again."""
+        """Replace the status. The fast path gets rules again by the next request that
+        looks closer."""
         self.status = status
         self.rules = None
 
     @property
     def unreachable(self) -> bool:
-        """Whether nothing says what is allowed."""
+        """Whether nothing is known of what the origin allows."""
         return self.status.says_nothing
 
     @property
     def forbids_all(self) -> bool:
-        """Whether a 401 or 403 for robots.txt forbids everything, by ``REP_FORBIDDEN``."""
+        """Whether a 401 or 403 for robots.txt forbids everything, by
+        ``REP_FORBIDDEN``."""
         status = self.status.counts_as
         return isinstance(status, Fresh) and status.forbids_all
 
 
+_StateListener = Callable[[OriginState], None]
+
+
 class OriginTable:
-    """A limited number of origins, and of bytes. The least recently used leave; if only bytes are
-    short, only those above the average size. Parsed ones may take half of the bytes, packed ones
-    the rest; pinned ones don't count. The latest stays, whatever its size."""
+    """A limited number of origins, and of bytes. The least recently used leave; if only
+    bytes are short, only those above the average size do. The latest stays, whatever
+    its size.
+
+    An origin is in one of three places: *parsed* (used recently; these may take half of
+    the bytes), *packed* (compressed; these get the rest), or *pinned* (requests wait
+    for it; these don't count)."""
 
     def __init__(
         self, max_origins: int, max_bytes: int, clock: Callable[[], float] = time.time
@@ -96,92 +127,128 @@ class OriginTable:
         self._clock = clock
         self._max_origins = max_origins
         self._max_bytes = max_bytes
-        self._max_parsed = min(_PARSED, max_origins)
+        self._max_parsed = min(_MAX_PARSED, max_origins)
+        self._max_parsed_bytes = max_bytes // 2
         self._parsed: dict[str, OriginState] = {}
+        """Parsed origins by name."""
         self._parsed_bytes = 0
+        """The sum of their sizes."""
         self._packed: MemoryStorage | None = None
-        """Those that have left the parsed ones; None while there are none."""
+        """Packed origins; None until there is one."""
         self._pinned: dict[str, OriginState] = {}
+        """Pinned origins by name."""
         self.by_prefix: dict[str, OriginState] = {}
-        """Parsed ones, by what their URLs begin with, up to the path's slash."""
-        self._listeners: list[Callable[[OriginState], None]] = []
+        """Parsed origins by what their URLs begin with, up to the path's slash: for the
+        fast path."""
+        self._listeners: list[_StateListener] = []
+        """Called with each state that is about to be forgotten or packed."""
 
-    def notify(self, listener: Callable[[OriginState], None]) -> None:
-        """From now on, call *listener* with each state that is about to be forgotten or compressed."""
+    def notify(self, listener: _StateListener) -> None:
+        """From now on, call *listener* with each state that is about to be forgotten or
+        packed."""
         self._listeners.append(listener)
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
         name = str(origin)
-        state = self._parsed.get(name) or self._pinned.get(name)
-        if state is None and self._packed is not None:
-            with suppress(UnreadableEntry):  # a clock out of range, say
-                if entry := self._packed.load(name):
-                    self._packed.drop(name)
-                    state = self._keep(OriginState(entry, origin))
+        state = self._parsed.get(name)
+        if state is None:
+            state = self._pinned.get(name)
+        if state is None:
+            state = self._unpack(name, origin)
         return state
 
+    def _unpack(self, name: str, origin: Origin) -> OriginState | None:
+        """Move the packed *origin* to the parsed ones; return None if it isn't
+        packed."""
+        if self._packed is None:
+            return None
+        with suppress(UnreadableEntry):  # a clock out of range, say
+            entry = self._packed.load(name)
+            if entry is not None:
+                self._packed.drop(name)
+                return self._keep(OriginState(entry, origin))
+        return None
+
     def put(self, origin: Origin, entry: Entry) -> OriginState:
+        """Replace what is known of *origin* by *entry*. Return its state."""
         state = self.get(origin)
         if state is None:
             state = OriginState(entry, origin)
         else:
-            state.entry, state.robots = (
-                entry,
-                RobotsTxt(entry) if entry.has_copy else None,
-            )
+            state.learn(entry)
         return self._keep(state)
 
     def weigh(self, state: OriginState) -> None:
-        """Count the bytes of *state* again: parsing adds some. Beyond the limits, pack others."""
-        if (
-            state.size == (size := state.bytes)
-            or self._parsed.get(state.name) is not state
-        ):
+        """Count the bytes of *state* again, since parsing adds some. Beyond the limits,
+        pack other origins and forget packed ones."""
+        # Each decision ends here, so this returns at once if nothing has changed.
+        size = state.bytes
+        if size == state.size:
+            return
+        if self._parsed.get(state.name) is not state:  # it is pinned, or was packed
             return
         self._parsed_bytes += size - state.size
         state.size = size
-        most, half = self._max_parsed, self._max_bytes // 2
-        if len(self._parsed) > most or self._parsed_bytes > half:
-            # If only bytes are short, packing the large ones is enough.
-            share = half // len(self._parsed)
-            most, enough = most - most // _LEAVING, half - half // _LEAVING
-            for oldest in sorted(self._parsed.values(), key=attrgetter("used_at")):
-                many = len(self._parsed) > most
-                if not many and self._parsed_bytes <= enough:
-                    break
-                if (many or oldest.size > share) and oldest is not state:
-                    self._pack(oldest)
+        is_too_many = len(self._parsed) > self._max_parsed
+        if is_too_many or self._parsed_bytes > self._max_parsed_bytes:
+            self._pack_oldest(state)
         if self._packed is not None:
-            left = self._max_bytes - min(self._parsed_bytes, half)
-            self._packed.shrink(self._max_origins - len(self._parsed), left)
+            parsed_bytes = min(self._parsed_bytes, self._max_parsed_bytes)
+            max_packed = self._max_origins - len(self._parsed)
+            max_packed_bytes = self._max_bytes - parsed_bytes
+            self._packed.shrink(max_packed, max_packed_bytes)
+
+    def _pack_oldest(self, latest: OriginState) -> None:
+        """Pack the least recently used of the parsed origins, but not the *latest*,
+        until their number and bytes are below the limits by :data:`_LEAVING_SHARE`."""
+        average = self._max_parsed_bytes // len(self._parsed)
+        enough = self._max_parsed - self._max_parsed // _LEAVING_SHARE
+        leaving_bytes = self._max_parsed_bytes // _LEAVING_SHARE
+        enough_bytes = self._max_parsed_bytes - leaving_bytes
+        oldest_first = sorted(self._parsed.values(), key=attrgetter("used_at"))
+        for oldest in oldest_first:
+            is_too_many = len(self._parsed) > enough
+            if not is_too_many and self._parsed_bytes <= enough_bytes:
+                break
+            # If only bytes are short, packing the large ones is enough.
+            leaves = is_too_many or oldest.size > average
+            if leaves and oldest is not latest:
+                self._pack(oldest)
 
     def add_prefix(self, state: OriginState, prefix: str) -> None:
         """Keep *state* in :attr:`by_prefix` while it is parsed."""
-        is_new = prefix not in state.prefixes and len(state.prefixes) < _PREFIXES
-        if is_new and state.name in self._parsed:
+        if prefix in state.prefixes:
+            return
+        has_room = len(state.prefixes) < _MAX_PREFIXES
+        if has_room and state.name in self._parsed:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
 
     def states(self) -> list[OriginState]:
+        """Return the states of all origins that aren't packed."""
         return [*self._parsed.values(), *self._pinned.values()]
 
     def pin(self, origin: Origin) -> None:
-        """Keep *origin*: requests wait for it."""
+        """Keep *origin* until :meth:`unpin`: requests wait for it."""
         state = self.get(origin)
         if state is not None:
             self._parsed.pop(state.name, None)
-            self._parsed_bytes -= state.size  # 0 if it is pinned already
+            # The size is 0 if the origin is pinned already.
+            self._parsed_bytes -= state.size
             state.size = 0
             self._pinned[state.name] = state
 
     def unpin(self, origin: Origin) -> None:
-        """Let *origin* leave again."""
-        state = self._pinned.pop(str(origin), None)
+        """Let *origin* be packed again."""
+        name = str(origin)
+        state = self._pinned.pop(name, None)
         if state is not None:
             self._keep(state)
 
     def _keep(self, state: OriginState) -> OriginState:
+        """Note that *state* is used now, and put it among the parsed ones, unless it is
+        pinned."""
         state.used_at = self._clock()
         if state.name not in self._pinned:
             self._parsed[state.name] = state
@@ -189,9 +256,12 @@ class OriginTable:
         return state
 
     def _pack(self, state: OriginState) -> None:
+        """Move a parsed origin to the packed ones."""
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
-        state.become(expired(state.status))  # for holders of a reference
+        # Who still has a reference must not decide by it any more: it gets no more
+        # updates.
+        state.become(expired(state.status))
         for listener in self._listeners:
             listener(state)
         for prefix in state.prefixes:

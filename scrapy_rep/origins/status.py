@@ -1,21 +1,24 @@
-"""What is known of an origin, and what changes that (REP.md sections 3 to 5; docs/DESIGN.md, "Status").
+"""What is known of an origin, and what changes that (REP.md sections 3 to 5;
+docs/DESIGN.md, "Status").
 
-A status is immutable. It says one thing: what the origin's robots.txt is good for, and until when.
-:func:`after` is the only way from one to the next; ``TABLE`` has every case, also those that can't be.
+A status is immutable. It says one thing: what the origin's robots.txt is good for, and
+until when. :func:`after` is the only way from one status to the next; ``TABLE`` has
+every case, impossible ones included.
 
 - ``Unknown``: nothing usable. robots.txt has to be fetched before anything is decided.
 - ``Fresh``: an answer that counts: rules, or no restrictions.
 - ``Stale``: the last fetch failed, and an older copy applies until the next attempt.
 - ``Unreachable``: the last fetch failed, and nothing says what is allowed.
 - ``Unrestricted``: it has failed for so long that there are no restrictions (30 days).
-- ``Expired``: time is over for one of the four above. A fetch is due; for requests that had passed the gate
-  by then, what was known still counts.
-- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't help for a while. What
-  else was known counts again then: the cache keeps this status beside it.
+- ``Expired``: time is over for one of the four above. A fetch is due; for requests that
+  had passed the gate by then, what was known still counts.
+- ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't
+  help for a while. After that, what else was known counts again: the cache (cache.py)
+  keeps this status beside it.
 
-That somebody asks, or waits no more, changes no status. That a fetch is queued or in flight is none: who
-waits for it is in :mod:`scrapy_rep.origins.queue`.
-Nor is the end of the crawl, which is the same for all origins: :meth:`.flights.Flights.end`.
+That somebody asks, or waits no more, changes no status. That a fetch is queued or in
+flight is no status either: who waits for it is in queue.py. Nor is the end of the
+crawl, which is the same for all origins: :meth:`.flights.Flights.end`.
 """
 
 from __future__ import annotations
@@ -25,15 +28,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-_NEVER = -math.inf
+_LONG_AGO = -math.inf
+"""A time that has always been over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    until: float = _NEVER
-    """Seconds since the epoch: from then on, robots.txt has to be fetched before the next decision."""
+    """What an origin's robots.txt is good for. This one is never used: its subclasses
+    are."""
+
+    until: float = _LONG_AGO
+    """Seconds since the epoch: from then on, robots.txt has to be fetched before the
+    next decision."""
     setting: str = ""
-    """The setting that decides (REP.md section 13), in words; empty: the protocol does."""
+    """The setting that decides (REP.md section 13), in words; empty: the protocol
+    does."""
 
     @property
     def says_nothing(self) -> bool:
@@ -48,13 +57,15 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Status):
-    pass
+    """Nothing usable is known. The default values fit: its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh(Status):
+    """An answer counts."""
+
     forbids_all: bool = False
-    """By ``REP_FORBIDDEN``."""
+    """Whether a 401 or 403 forbids everything, by ``REP_FORBIDDEN``."""
 
     @property
     def says_nothing(self) -> bool:
@@ -63,12 +74,17 @@ class Fresh(Status):
 
 @dataclass(frozen=True, slots=True)
 class Failing(Status):
-    retry_at: float = _NEVER
-    """When to ask again, in seconds of the crawl's running time: the wall clock may be set."""
+    """The last fetch failed. What that means is for the subclasses."""
+
+    retry_at: float = _LONG_AGO
+    """When to ask again, in seconds of the crawl's running time: the wall clock may be
+    set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stale(Failing):
+    """The last fetch failed, and an older copy applies."""
+
     @property
     def says_nothing(self) -> bool:
         return False
@@ -76,22 +92,28 @@ class Stale(Failing):
 
 @dataclass(frozen=True, slots=True)
 class Unreachable(Failing):
-    pass
+    """The last fetch failed, and nothing says what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrestricted(Failing):
+    """Fetches have failed for so long that there are no restrictions."""
+
     @property
     def says_nothing(self) -> bool:
         return False
 
 
 Usable: TypeAlias = Fresh | Stale | Unreachable | Unrestricted
+"""The statuses whose time can be over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired(Status):
+    """The time of another status is over."""
+
     was: Usable = Unreachable()
+    """What it was before: that still counts for requests that have passed the gate."""
 
     @property
     def says_nothing(self) -> bool:
@@ -104,18 +126,19 @@ class Expired(Status):
 
 @dataclass(frozen=True, slots=True)
 class Misconfigured(Status):
+    """The project's own settings prevent the fetch."""
+
     reason: str = ""
+    """What prevents it, in words."""
 
 
 UNKNOWN = Unknown()
 
 
-# What can happen
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
-    pass
+    """What can happen to an origin. Times and settings in the subclasses are those of
+    the status that follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +152,11 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A fetch failed. What counts now depends on the copy at hand and on how long it has failed."""
+    """A fetch failed. What counts now depends on the copy at hand and on how long it
+    has failed."""
 
     means: type[Failing]
+    """The status that follows."""
     until: float
     retry_at: float
     setting: str = ""
@@ -147,12 +172,13 @@ class NotConfigured(Event):
 
 @dataclass(frozen=True, slots=True)
 class NotAccepted(Event):
-    """What is stored is no answer to this project (``REP_CHALLENGE``, say), or says nothing."""
+    """What is stored is no answer that this project accepts (by ``REP_CHALLENGE``,
+    say), or says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeIsOver(Event):
-    """The status' time is over."""
+    """The time of the status (``until``) is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +194,15 @@ class ImpossibleTransition(Exception):
 
 def after(status: Status, event: Event) -> Status:
     """Return the status that follows *status* once *event* has happened."""
-    return TABLE[type(status)][type(event)](status, event)
+    row = TABLE[type(status)]
+    follow = row[type(event)]
+    return follow(status, event)
 
 
-def _forgets(status: Status, event: Any) -> Status:
+# What follows a status after an event: the functions for the table below.
+
+
+def _forgotten(status: Status, event: Any) -> Status:
     return UNKNOWN
 
 
@@ -191,43 +222,53 @@ def _misconfigured(status: Status, event: NotConfigured) -> Status:
     return Misconfigured(event.until, reason=event.reason)
 
 
-def _expires(status: Any, event: TimeIsOver) -> Status:
+def _expired(status: Any, event: TimeIsOver) -> Status:
     return Expired(setting=status.setting, was=status)
 
 
-def _may_be_tried_again(status: Status, event: TimeIsOver) -> Status:
+def _tried_again(status: Status, event: TimeIsOver) -> Status:
     return UNKNOWN
 
 
 def _impossible(status: Status, event: Event) -> Status:
-    raise ImpossibleTransition(f"{type(event).__name__} in {type(status).__name__}")
+    event_name = type(event).__name__
+    status_name = type(status).__name__
+    raise ImpossibleTransition(f"{event_name} in {status_name}")
 
 
-# An answer replaces whatever was known, and so does a failure: both were worked out from the entry,
-# which remembers the copy and the failures before. A fetch may end in any status: somebody may ask
-# although the answer at hand is fresh (`scrapy robots`), or shortly before the time of those who wait is over.
-_ANY: dict[type[Event], Callable[[Any, Any], Status]] = {
+_Follow: TypeAlias = Callable[[Any, Any], Status]
+"""A function of a status and an event that returns the status that follows."""
+
+_Row: TypeAlias = dict[type[Event], _Follow]
+"""What follows one status, by event."""
+
+_AFTER_ANY: _Row = {
     Answered: _answered,
     Failed: _failed,
     NotConfigured: _misconfigured,
-    NotAccepted: _forgets,
+    NotAccepted: _forgotten,
     Stored: _stored,
 }
+"""What follows any status. An answer replaces whatever was known, and so does a
+failure: both were worked out from the entry (storages/base.py), which remembers the
+copy and the failures before. A fetch may end in any status: somebody may ask although
+the answer at hand is fresh (``scrapy robots``), or shortly before the time of those who
+wait is over."""
 
-TABLE: dict[type[Status], dict[type[Event], Callable[[Any, Any], Status]]] = {
-    Unknown: {**_ANY, TimeIsOver: _impossible},
-    Fresh: {**_ANY, TimeIsOver: _expires},
-    Stale: {**_ANY, TimeIsOver: _expires},
-    Unreachable: {**_ANY, TimeIsOver: _expires},
-    Unrestricted: {**_ANY, TimeIsOver: _expires},
-    Expired: {**_ANY, TimeIsOver: _impossible},
-    Misconfigured: {**_ANY, TimeIsOver: _may_be_tried_again},
+TABLE: dict[type[Status], _Row] = {
+    Unknown: {**_AFTER_ANY, TimeIsOver: _impossible},
+    Fresh: {**_AFTER_ANY, TimeIsOver: _expired},
+    Stale: {**_AFTER_ANY, TimeIsOver: _expired},
+    Unreachable: {**_AFTER_ANY, TimeIsOver: _expired},
+    Unrestricted: {**_AFTER_ANY, TimeIsOver: _expired},
+    Expired: {**_AFTER_ANY, TimeIsOver: _impossible},
+    Misconfigured: {**_AFTER_ANY, TimeIsOver: _tried_again},
 }
 """What follows each status after each event."""
 
 
 def expired(status: Status) -> Status:
-    """Return *status* once its time is over."""
+    """Return what follows *status* once its time is over."""
     if isinstance(status, Unknown | Expired):
         return status
     return after(status, TimeIsOver())

@@ -1,17 +1,19 @@
-"""Where a host may lead the crawler: a public host never to a private address (SECURITY.md).
+"""Where a host may lead the crawler: a public host never to a private address
+(SECURITY.md).
 
-A host named by a public one is looked up, and refused if it has a private address. Its address may
-change before the connection: from then on nothing in this process connects to a private address of
-it, whatever the download handler.
+Hosts name other hosts in redirects of robots.txt and in sitemaps. A host that a public
+one names is looked up, and refused if it has a private address. Its address may change
+between the look-up and the connection. So from then on nothing in this process connects
+to a private address of that host, whichever download handler makes the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from types import SimpleNamespace
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -33,212 +35,298 @@ from zope.interface import implementer
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.protocol import Origin
 
-# Not public, beside what Python knows of IANA's special-purpose addresses (RFC 6890).
 _SPECIAL_4 = (
-    IPv4Network(
-        "168.63.129.16/32"
-    ),  # Azure's agent, which its machines alone can reach
-    IPv4Network("192.0.0.0/24"),  # Oracle's metadata service is among them
-    IPv4Network("192.88.99.0/24"),  # relays of 6to4: RFC 7526
+    # Azure's agent, which only Azure's own machines can reach.
+    IPv4Network("168.63.129.16/32"),
+    # IETF protocol assignments (RFC 6890). Oracle's metadata service is among them.
+    IPv4Network("192.0.0.0/24"),
+    # Relays of 6to4 (RFC 7526).
+    IPv4Network("192.88.99.0/24"),
 )
-# Of IPv6, only global unicast (RFC 4291) is public: no loopback, link-local fe80::/10, unique local
-# fc00::/7, multicast, local translation 64:ff9b:1::/48, nor what nobody has. And of that not:
-_GLOBAL_6 = IPv6Network("2000::/3")
-_SPECIAL_6 = (
-    IPv6Network("2001::/23"),  # protocol assignments: RFC 2928
-    IPv6Network("2001:db8::/32"),  # documentation: RFC 3849
-    IPv6Network("3fff::/20"),  # documentation: RFC 9637
-)
-# Networks whose addresses contain an IPv4 address, and the bits to its right.
-_EMBEDDED = (
-    (IPv6Network("::ffff:0:0/96"), 0),  # mapped: RFC 4291
-    (IPv6Network("64:ff9b::/96"), 0),  # NAT64: RFC 6052
-    (IPv6Network("2002::/16"), 80),  # 6to4: RFC 3056
-)
-_TEREDO = IPv6Network("2001::/32")  # RFC 4380: a server, and the inverse of a client
+"""IPv4 networks that aren't public although ``ipaddress`` doesn't know that."""
 
-# RFC 6761, RFC 6762, RFC 8375; ICANN reserves .internal for private use.
+_GLOBAL_6 = IPv6Network("2000::/3")
+"""Global unicast (RFC 4291), the only part of IPv6 that is public. Outside are
+loopback, link-local fe80::/10, unique local fc00::/7, multicast, local translation
+64:ff9b:1::/48, and what nobody has."""
+
+_SPECIAL_6 = (
+    # Protocol assignments (RFC 2928).
+    IPv6Network("2001::/23"),
+    # Documentation (RFC 3849).
+    IPv6Network("2001:db8::/32"),
+    # Documentation (RFC 9637).
+    IPv6Network("3fff::/20"),
+)
+"""Parts of :data:`_GLOBAL_6` that aren't public."""
+
+_EMBEDDED = (
+    # Addresses mapped to IPv6 (RFC 4291).
+    (IPv6Network("::ffff:0:0/96"), 0),
+    # NAT64 (RFC 6052).
+    (IPv6Network("64:ff9b::/96"), 0),
+    # 6to4 (RFC 3056).
+    (IPv6Network("2002::/16"), 80),
+)
+"""IPv6 networks whose addresses contain an IPv4 address, each with the number of bits
+to the right of it."""
+
+_TEREDO = IPv6Network("2001::/32")
+"""Teredo (RFC 4380). Its addresses contain two IPv4 addresses: a server's, and a
+client's, inverted."""
+
 _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
+"""Ends of names that are private: RFC 6761, RFC 6762 and RFC 8375; ICANN reserves
+.internal for that."""
 
 
 def is_private_address(text: str) -> bool | None:
-    """Whether an address (None: a name) is loopback, link-local, private or otherwise not public."""
+    """Return whether the address *text* is loopback, link-local, private or otherwise
+    not public; None if *text* is no address but a name."""
     try:
-        address = ip_address(text.strip("[]").partition("%")[0])
+        without_zone = text.strip("[]").partition("%")[0]
+        address = ip_address(without_zone)
     except ValueError:
         try:
-            # Operating systems accept 127.1, 0x7f000001 and 2130706433.
+            # Operating systems accept 127.1, 0x7f000001 and 2130706433 as addresses,
+            # too.
             address = IPv4Address(socket.inet_aton(text))
         except (OSError, ValueError):
             return None
     if isinstance(address, IPv4Address):
         return _is_private_4(address)
+    embedded = _embedded_addresses(address)
+    if embedded:  # packets to *address* are sent there
+        return any(map(_is_private_4, embedded))
+    return address not in _GLOBAL_6 or _is_in(address, _SPECIAL_6)
+
+
+def _embedded_addresses(address: IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that *address* contains."""
     number = int(address)
-    inner = [number >> bits for network, bits in _EMBEDDED if address in network]
     if address in _TEREDO:
-        inner = [number >> 64, ~number]
-    if inner:  # packets are sent there
-        return any(_is_private_4(IPv4Address(one & 0xFFFFFFFF)) for one in inner)
-    return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
+        return [_lowest_32_bits(number >> 64), _lowest_32_bits(~number)]
+    return [
+        _lowest_32_bits(number >> bits)
+        for network, bits in _EMBEDDED
+        if address in network
+    ]
+
+
+def _lowest_32_bits(number: int) -> IPv4Address:
+    return IPv4Address(number & 0xFFFFFFFF)
+
+
+def _is_in(
+    address: IPv4Address | IPv6Address, networks: Iterable[IPv4Network | IPv6Network]
+) -> bool:
+    return any(address in network for network in networks)
 
 
 def _is_private_4(address: IPv4Address) -> bool:
-    special = any(address in network for network in _SPECIAL_4)
-    return special or address.is_multicast or not address.is_global
+    is_special = _is_in(address, _SPECIAL_4)
+    return is_special or address.is_multicast or not address.is_global
 
 
 def is_private_host(host: str) -> bool | None:
-    """Whether an :class:`Origin`'s *host* is private; None if only a look-up can tell."""
+    """Return whether the *host* of an :class:`Origin` is private; None if only a
+    look-up can tell."""
     name = host.rstrip(".")
-    local = "." not in name or f".{name}".endswith(_PRIVATE_NAMES)
-    private = is_private_address(name)
-    return True if private is None and local else private
+    is_private = is_private_address(name)
+    if is_private is not None:
+        return is_private
+    is_single_word = "." not in name
+    if is_single_word or f".{name}".endswith(_PRIVATE_NAMES):
+        return True
+    return None
 
 
 logger = get_logger(__name__)
 
 
 class Targets:
-    """Says which hosts another host may name, and watches connections to them."""
+    """Decides which hosts another host may name, and which addresses of these may be
+    connected to."""
 
     def __init__(self, crawler: Crawler, private_hosts: bool) -> None:
-        """*private_hosts*: whether the user lets public hosts name private ones."""
-        self._all = private_hosts
+        """*private_hosts*: whether the user lets public hosts name private ones
+        (``REP_PRIVATE_HOSTS``)."""
+        self._all_allowed = private_hosts
         self._crawler = crawler
-        # What HttpProxyMiddleware goes by.
-        self._proxies = (
-            getproxies() if crawler.settings.getbool("HTTPPROXY_ENABLED") else {}
-        )
-        self._watched = BoundedSet()  # hosts that public hosts named
-        self._public, self._private = (
-            BoundedSet(),
-            BoundedSet(),
-        )  # hosts that resolved so
+        self._proxies: dict[str, str] = {}
+        """The proxies of the environment by scheme, as HttpProxyMiddleware uses
+        them."""
+        if crawler.settings.getbool("HTTPPROXY_ENABLED"):
+            self._proxies = getproxies()
+        self._watched = BoundedSet()
+        """Hosts that public hosts named: no private address of theirs may be connected
+        to."""
+        self._public = BoundedSet()
+        """Hosts that have resolved to a public address."""
+        self._private = BoundedSet()
+        """Hosts that have resolved to a private address. A host may be in both."""
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
             crawler.signals.connect(self.unwatch, scrapy_signals.engine_stopped)
 
     def _opened(self) -> None:
-        call_later(
-            0, self.watch
-        )  # CrawlerProcess installs Scrapy's resolver after that
+        # CrawlerProcess installs Scrapy's resolver only after `spider_opened`; ours has
+        # to be around it.
+        call_later(0, self.watch)
 
     def watch(self) -> None:
-        """Be asked about connections from now on. Call it again when something may have replaced our
-        resolver, as CrawlerProcess does."""
+        """Be asked about connections from now on. Call it again when something may have
+        replaced our resolver, as CrawlerProcess does."""
         _watchers.add(self)
         _update_resolvers()
 
     def unwatch(self) -> None:
+        """Be asked about connections no more."""
         _watchers.discard(self)
         _update_resolvers()
 
-    async def refuses(self, target: Origin, by: Origin) -> bool:
-        """Whether to request nothing from *target*, which *by* named: it is private, and *by* isn't.
-        A name that can't be resolved now passes: connections to it are watched."""
-        if self._all:
+    async def refuses(self, target: Origin, source: Origin) -> bool:
+        """Return whether to request nothing from *target*, which the origin *source*
+        has named: *target* is private, and *source* isn't. A *target* that can't be
+        resolved now is not refused. From now on, connections to a *target* that isn't
+        refused are watched."""
+        if self._all_allowed:
             return False
         self.watch()
-        if await self._is_inside(
-            by
-        ):  # in the user's own network: it may name whatever it likes
+        if await self._is_inside(source):
+            # A host in the user's own network may name whatever it likes.
             return False
-        self.keep(by)
-        host, private = _name(target), is_private_host(target.host)
-        if target.host == by.host or private is False:
+        self.keep(source)
+        if target.host == source.host:
             return False
-        if private is None and (host not in self._watched or host in self._private):
-            found = await self._look_up(target)
-            # DNS errs, too: a private address counts until there is another.
-            private = any(map(is_private_address, found)) or (
-                not found and host in self._private
-            )
-        if private:
-            return True
-        self._watched.add(host)
-        return False
+        is_private = is_private_host(target.host)
+        if is_private is None:
+            is_private = await self._resolves_to_private(target)
+        elif not is_private:  # a public address, which can't change
+            return False
+        if not is_private:
+            self._watched.add(_name(target))
+        return is_private
+
+    async def _resolves_to_private(self, target: Origin) -> bool:
+        """Return whether the name of *target* has a private address. It is looked up,
+        unless it is watched already and has had no private address so far."""
+        host = _name(target)
+        if host in self._watched and host not in self._private:
+            return False
+        addresses = await self._look_up(target)
+        if addresses:
+            return any(map(is_private_address, addresses))
+        # A look-up that fails proves nothing: a private address that the name had
+        # before still counts.
+        return host in self._private
 
     def keep(self, origin: Origin) -> None:
-        """Keep *origin* outside, if it is there: it may name whatever it likes of its own."""
+        """Watch connections to *origin* from now on, if it has a public address.
+        :meth:`refuses` lets it name whatever it likes on its own host, so its address
+        must not become private later."""
         host = _name(origin)
         if host in self._public:
             self._watched.add(host)
 
     async def _is_inside(self, origin: Origin) -> bool:
-        """Whether all known addresses of *origin* are private."""
-        host, private = _name(origin), is_private_host(origin.host)
-        if private is not None:
-            return private
+        """Return whether all addresses of *origin* that were seen are private."""
+        host = _name(origin)
+        is_private = is_private_host(origin.host)
+        if is_private is not None:
+            return is_private
         if host not in self._public and host not in self._private:
             await self._look_up(origin)
         return host in self._private and host not in self._public
 
     async def _look_up(self, origin: Origin) -> Sequence[str]:
-        """Record and return the addresses of *origin*; none if there is a proxy for it, which looks
-        its name up itself, and may get others than we would."""
-        if self._proxies.get(origin.scheme) and not proxy_bypass(origin.host):
+        """Record and return the addresses of *origin*; none if there is a proxy for it,
+        which looks its name up itself, and may get other addresses than we would."""
+        has_proxy = bool(self._proxies.get(origin.scheme))
+        if has_proxy and not proxy_bypass(origin.host):
             return ()
-        found = await look_up(_name(origin))
-        for address in found:
-            self.may_connect(
-                _name(origin), address
-            )  # if nothing asks: see _update_resolvers()
-        return found
+        host = _name(origin)
+        addresses = await look_up(host)
+        for address in addresses:
+            # Our resolver has recorded them already, unless it couldn't be installed
+            # (_update_resolvers()).
+            self._record(host, address)
+        return addresses
 
-    def may_connect(self, host: str, address: str) -> bool:
-        """Whether to connect to an *address* of *host*: asked whenever a name is resolved."""
-        if host == address:
-            return True
-        host, private = host.rstrip("."), is_private_address(address)
-        (self._private if private else self._public).add(host)
-        if not private or host not in self._watched:
+    def check_address(self, host: str, address: str) -> bool:
+        """Record that *host* has resolved to *address*. Return whether to connect to
+        it; log it if not. Is called whenever a name is resolved."""
+        self._record(host, address)
+        if not self._is_forbidden(host, address):
             return True
         self._log.log(
             "Not connecting to %(host)s at %(address)s: another host's redirect or sitemap leads "
             "there, and the address is private. To allow that, set REP_PRIVATE_HOSTS.",
-            {"host": host, "address": address},
+            {"host": host.rstrip("."), "address": address},
             self._crawler.spider,
         )
         return False
 
+    def _record(self, host: str, address: str) -> None:
+        """Remember that *host*, unless it is an address itself, has resolved to
+        *address*."""
+        if host == address:
+            return
+        hosts = self._private if is_private_address(address) else self._public
+        hosts.add(host.rstrip("."))
+
+    def _is_forbidden(self, host: str, address: str) -> bool:
+        """Return whether *address* is a private one of a *host* that a public host has
+        named."""
+        if host == address or host.rstrip(".") not in self._watched:
+            return False
+        return bool(is_private_address(address))
+
     def check_answer(self, request: Request, response: Response) -> None:
-        """Check the address that *response* came from, since a download handler may look names up
-        in its own way; ``CannotResolveHostError`` if a public host has led us to a private one."""
-        if (
-            not self._all
-            and response.ip_address is not None
-            and not request.meta.get("proxy")
-        ):
-            host = urlparse_cached(request).hostname or ""
-            if not self.may_connect(host, str(response.ip_address)):
-                raise CannotResolveHostError(f"{host} answered from a private address")
+        """Check the address that *response* came from, since a download handler may
+        look names up in its own way. Raises ``CannotResolveHostError`` if a public host
+        has led us to a private one."""
+        if self._all_allowed or response.ip_address is None:
+            return
+        if request.meta.get("proxy"):
+            return  # the address is the proxy's
+        host = urlparse_cached(request).hostname or ""
+        if not self.check_address(host, str(response.ip_address)):
+            raise CannotResolveHostError(f"{host} answered from a private address")
 
 
 def _name(origin: Origin) -> str:
+    """Return the host of *origin* as it is kept in sets: without the dot that may end
+    it."""
     return origin.host.rstrip(".")
 
 
-# What resolves names. Twisted's reactor lets anyone install a resolver
-# (IReactorPluggableNameResolver), and whatever uses asyncio asks its loop's getaddrinfo(): httpx
-# (through anyio), aiohttp without aiodns. Both hooks are documented; that httpx and aiohttp use the
-# loop's is not: tests/origins/test_resolution.py fails if they stop.
+# Names are resolved in two places. Twisted's reactor lets anyone install a resolver
+# (IReactorPluggableNameResolver). Whatever uses asyncio calls its event loop's
+# getaddrinfo(): httpx (through anyio), and aiohttp without aiodns. Both hooks are
+# documented. That httpx and aiohttp use the loop's method is not documented:
+# tests/origins/test_resolution.py fails if they stop.
 
 
-_watchers: WeakSet[Targets] = WeakSet()  # a crawl may end without saying so
+_watchers: WeakSet[Targets] = WeakSet()
+"""The targets that are asked about connections. A crawl may end without calling
+``unwatch()``."""
 
 
-def _may_connect(host: str, address: str) -> bool:
-    """Whether all watchers let connections be made. Each is asked: it may keep a record."""
-    may = True
-    for one in list(_watchers):
-        may = one.may_connect(host.lower(), address) and may
-    return may
+def _check_by_all(host: str, address: str) -> bool:
+    """Return whether all watchers let *address* of *host* be connected to. Each is
+    asked, even after a no, since each records the address."""
+    verdicts = [
+        targets.check_address(host.lower(), address) for targets in list(_watchers)
+    ]
+    return all(verdicts)
 
 
 @implementer(IHostnameResolver)
 class _Resolver:
-    """Stands in for the reactor's resolver as long as anyone watches."""
+    """Stands in for the reactor's resolver as long as anyone watches: passes on only
+    the addresses that all watchers let be connected to."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -247,76 +335,112 @@ class _Resolver:
         self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
     ) -> IHostResolution:
         def resolved(address: IAddress) -> None:
-            if _may_connect(hostName, str(getattr(address, "host", ""))):
+            if _check_by_all(hostName, _text_of(address)):
                 resolutionReceiver.addressResolved(address)
 
-        ours = SimpleNamespace(
+        receiver = SimpleNamespace(
             resolutionBegan=resolutionReceiver.resolutionBegan,
             addressResolved=resolved,
             resolutionComplete=resolutionReceiver.resolutionComplete,
         )
-        found: IHostResolution = self.inner.resolveHostName(
-            ours, hostName, *args, **kwargs
+        resolution: IHostResolution = self.inner.resolveHostName(
+            receiver, hostName, *args, **kwargs
         )
-        return found
+        return resolution
+
+
+def _text_of(address: IAddress) -> str:
+    return str(getattr(address, "host", ""))
 
 
 class _Getaddrinfo:
-    """The same for an event loop's method."""
+    """Stands in for an event loop's method ``getaddrinfo`` in the same way."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
     async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
-        found: list[Any] = await self.inner(host, port, **kwargs)
-        name = host.decode("latin-1") if isinstance(host, bytes) else str(host or "")
-        left = [place for place in found if _may_connect(name, str(place[4][0]))]
-        if found and not left:
+        places: list[Any] = await self.inner(host, port, **kwargs)
+        name = str(host or "")
+        if isinstance(host, bytes):
+            name = host.decode("latin-1")
+        allowed_places = []
+        for place in places:
+            if _check_by_all(name, _address_in(place)):
+                allowed_places.append(place)
+        if places and not allowed_places:
             raise socket.gaierror(
                 socket.EAI_NONAME,
                 "another host leads to it, and its address is private",
             )
-        return left
+        return allowed_places
+
+
+def _address_in(place: Any) -> str:
+    """Return the address in one of the tuples that ``getaddrinfo()`` returns."""
+    *_, socket_address = place
+    return str(socket_address[0])
 
 
 def _update_resolvers() -> None:
+    """Put our resolvers around those of the reactor and of the event loop while anyone
+    watches; remove ours if nobody does."""
     if is_reactor_installed():
         from twisted.internet import reactor
 
-        reactor.installNameResolver(_current(reactor.nameResolver, _Resolver))
-    # No loop of asyncio's, or one that can't be changed.
+        reactor.installNameResolver(_wrapped(reactor.nameResolver, _Resolver))
+    # RuntimeError: there is no asyncio loop. AttributeError: it can't be changed.
     with suppress(RuntimeError, AttributeError):
         loop: Any = asyncio.get_running_loop()
-        loop.getaddrinfo = _current(loop.getaddrinfo, _Getaddrinfo)
+        loop.getaddrinfo = _wrapped(loop.getaddrinfo, _Getaddrinfo)
 
 
-def _current(found: Any, ours: type[Any]) -> Any:
-    """Return *found* in one of *ours* while anyone watches, else without it."""
-    if isinstance(found, ours) == bool(_watchers):
-        return found
-    return ours(found) if _watchers else found.inner
+def _wrapped(resolver: Any, wrapper: type[Any]) -> Any:
+    """Return *resolver* in a *wrapper* while anyone watches, else without it."""
+    is_wrapped = isinstance(resolver, wrapper)
+    if is_wrapped == bool(_watchers):
+        return resolver
+    if is_wrapped:
+        return resolver.inner
+    return wrapper(resolver)
 
 
 async def look_up(host: str) -> Sequence[str]:
-    """Return the addresses that a connection to *host* would use (with a reactor, from Scrapy's DNS
-    cache); none if they can't be found out now."""
-    found: list[str] = []
-    with suppress(OSError, ValueError):  # no valid name, say
-        if not is_reactor_installed():
-            places = await asyncio.get_running_loop().getaddrinfo(
-                host, None, type=socket.SOCK_STREAM
-            )
-            return [str(place[4][0]) for place in places]
-        from twisted.internet import reactor
-
-        done: Deferred[None] = Deferred()
-        receiver = SimpleNamespace(
-            resolutionBegan=lambda _: None,
-            addressResolved=lambda address: found.append(
-                str(getattr(address, "host", ""))
-            ),
-            resolutionComplete=lambda: done.callback(None),
+    """Return the addresses that a connection to *host* would use (with a reactor, from
+    Scrapy's DNS cache); none if they can't be found out now."""
+    with suppress(OSError, ValueError):  # ValueError: *host* is no valid name
+        if is_reactor_installed():
+            return await _look_up_with_reactor(host)
+        places = await asyncio.get_running_loop().getaddrinfo(
+            host, None, type=socket.SOCK_STREAM
         )
-        reactor.nameResolver.resolveHostName(receiver, host)
-        await maybe_deferred_to_future(done)
-    return found
+        return list(map(_address_in, places))
+    return []
+
+
+async def _look_up_with_reactor(host: str) -> Sequence[str]:
+    """Return the addresses of *host*: the reactor's resolver calls a receiver with each
+    (Twisted's IResolutionReceiver), and then to say that there are no more."""
+    from twisted.internet import reactor
+
+    addresses: list[str] = []
+    done: Deferred[None] = Deferred()
+
+    def resolved(address: IAddress) -> None:
+        addresses.append(_text_of(address))
+
+    def completed() -> None:
+        done.callback(None)
+
+    receiver = SimpleNamespace(
+        resolutionBegan=_ignore,
+        addressResolved=resolved,
+        resolutionComplete=completed,
+    )
+    reactor.nameResolver.resolveHostName(receiver, host)
+    await maybe_deferred_to_future(done)
+    return addresses
+
+
+def _ignore(resolution: IHostResolution) -> None:
+    """Do nothing: it doesn't matter when a resolution begins."""

@@ -1,5 +1,6 @@
-"""Crawl delays that processes keep together (REP.md section 12): before a request leaves a slowed
-download slot, the storage that they share is asked for the origin's next moment."""
+"""Crawl delays that several processes keep together (REP.md section 12): before a
+request leaves a slowed download slot, the storage that the processes share is asked for
+the moment of the origin's next request."""
 
 from __future__ import annotations
 
@@ -17,9 +18,13 @@ from scrapy_rep.storages.client import StorageClient
 
 
 class Turns:
-    """Sends what waits in slowed slots, one request at a time, each at a moment that the storage gives
-    to this process alone. A moment is asked for when the request before it has come back, and only if
-    another one waits: a process that dies leaves at most one unused for each slot."""
+    """Sends what waits in slowed slots, one request at a time, each at a moment that
+    the storage gives to this process alone. A moment is asked for when the request
+    before it has come back, and only if another one waits. So a process that dies
+    leaves at most one moment unused for each slot.
+
+    Slots are paced (:class:`.access.PacedSlot`): they send a request only when they are
+    told to."""
 
     def __init__(
         self,
@@ -27,39 +32,61 @@ class Turns:
         storage: StorageClient,
         delay_of: Callable[[Request], tuple[str, float]],
     ) -> None:
-        """*delay_of* returns the origin of a request, and the seconds between two of its requests; 0
-        if it has no delay."""
-        self._context = context
+        """*delay_of* returns the origin of a request, and the seconds between two of
+        its requests; 0 if it has no delay."""
+        self._stats = context.stats
+        self._slots = context.engine.slots
         self._storage = storage
         self._delay_of = delay_of
         self._isolated = Isolation(context.crawler)
+        """Logs a bug within its block in place of raising it (engine/log.py)."""
 
     def queued(self, key: str) -> None:
-        """A request is about to queue in the slot *key*."""
-        if self._context.engine.slots.paced(key, take=True) is not None:
-            call_later(0, self._look, key)  # it is in the queue then
+        """Note that a request is about to queue in the slot *key*. If the slot is
+        slowed, pace it."""
+        slot = self._slots.paced(key, take=True)
+        if slot is not None:
+            call_later(0, self._send_next, key)  # the request is in the queue then
 
     def came_back(self, key: str, request: Request) -> None:
-        """The transfer of *request*, from the slot *key*, has ended."""
-        slot = self._context.engine.slots.paced(key)
+        """Note that the transfer of *request*, from the slot *key*, has ended."""
+        slot = self._slots.paced(key)
         if slot is not None:
             slot.came_back(request)
-            self._look(key)
+            self._send_next(key)
 
-    def _look(self, key: str) -> None:
-        """Take a turn for what waits in the slot *key*, if something does."""
-        slots = self._context.engine.slots
-        slot = slots.paced(key)
-        request = slot.take_next() if slot is not None else None
-        if slot is not None and request is not None and not slots.unpace(key):
+    def _send_next(self, key: str) -> None:
+        """Begin to take a turn for the request that waits in the slot *key*, if there
+        is one and the slot is paced. A slot that nothing slows any more is left to
+        Scrapy."""
+        slot = self._slots.paced(key)
+        if slot is None:
+            return
+        request = slot.take_next()
+        if request is None:
+            return
+        is_left_to_scrapy = self._slots.unpace(key)
+        if not is_left_to_scrapy:
             deferred_from_coro(self._take_turn(slot, request))
 
     async def _take_turn(self, slot: PacedSlot, request: Request) -> None:
-        moment = None
+        """Ask the storage for a moment, and send *request* then. Without an answer,
+        *request* is sent when Scrapy would send it."""
+        moment: float | None = None
         with self._isolated("turn of a crawl delay"):
-            origin, seconds = self._delay_of(request)
-            if seconds:
-                moment = await self._storage.turn(origin, seconds, slot.own_seconds)
-                if moment is None:
-                    self._context.stats.inc_value("rep/crawl_delay/alone")
-        slot.send_in(slot.own_seconds if moment is None else moment - time.monotonic())
+            moment = await self._moment(slot, request)
+        if moment is None:
+            slot.send_in(slot.own_seconds)
+        else:
+            slot.send_in(moment - time.monotonic())
+
+    async def _moment(self, slot: PacedSlot, request: Request) -> float | None:
+        """Return when *request* may be sent, by ``time.monotonic()``; None if its
+        origin has no delay, or if the storage fails."""
+        origin, seconds = self._delay_of(request)
+        if not seconds:
+            return None
+        moment = await self._storage.turn(origin, seconds, slot.own_seconds)
+        if moment is None:
+            self._stats.inc_value("rep/crawl_delay/alone")
+        return moment

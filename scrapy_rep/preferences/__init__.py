@@ -1,4 +1,5 @@
-"""What site owners say about use after the fetch: training, search, answering (REP.md section 11).
+"""What site owners say about use after the fetch: training, search, answering (REP.md
+section 11).
 
 The drafts still change: ``statements`` names them, and their dates.
 

@@ -1,5 +1,5 @@
-"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``, ``Content-Signal``,
-``License``."""
+"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``,
+``Content-Signal``, ``License``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scrapy_rep.inspection.findings import Finding, finding, quoted
 from scrapy_rep.preferences.statements import (
     EXTRA,
     LABELS,
-    LEVELS,
     SIGNALS,
     USE,
+    USE_LEVELS,
     VALUES,
     lines_about_use,
     read_preferences,
@@ -22,49 +22,64 @@ from scrapy_rep.preferences.statements import (
 )
 from scrapy_rep.protocol.syntax import normalise
 
-_BLANKS = re.compile(r"[ \t]=|=[ \t]")
+# What people write around the =, as in ``train-ai = n``. RFC 9651 doesn't allow it.
+_BLANK_BESIDE_EQUALS = re.compile(r"[ \t]=|=[ \t]")
+
+# Characters of an unknown name that are compared with the known ones: the comparison is
+# quadratic.
+_COMPARED = 50
+# How similar a known name must be to be suggested, see difflib. With this value,
+# somebody who writes the ai-use of Content-Usage in a Content-Signal is asked whether
+# that means ai-input, its name there.
+_SIMILARITY = 0.5
 
 
 def usage_findings(kept: bytes) -> Iterator[Finding]:
-    """*kept*: the part of the file that counts."""
-    for line, field, value, _, token in lines_about_use(normalise(kept)):
-        if field == "license":
-            if "://" not in value:
-                yield finding(line, "bad-license")
-        elif field == "content-signal":
-            if token is None:
-                yield finding(line, "signal-before-group")
-            yield from _signals(line, value)
+    """Yield the likely mistakes in the lines about use of a robots.txt.
+
+    *kept*: the part of the file that counts.
+    """
+    for line in lines_about_use(normalise(kept)):
+        is_before_groups = line.is_named is None
+        if line.field == "license":
+            if "://" not in line.value:
+                yield finding(line.number, "bad-license")
+        elif line.field == "content-signal":
+            if is_before_groups:
+                yield finding(line.number, "signal-before-group")
+            yield from _signal_findings(line.number, line.value)
         else:
-            if token is None:
-                yield finding(line, "rule-before-group")
+            if is_before_groups:
+                yield finding(line.number, "rule-before-group")
+            _, preferences = split_rule(line.value)
             try:
-                yield from _preferences(line, split_rule(value)[1])
+                yield from _preference_findings(line.number, preferences)
             except ModuleNotFoundError:
-                yield finding(line, "not-checked", extra=EXTRA)
+                yield finding(line.number, "not-checked", extra=EXTRA)
 
 
 def _bad(line: int, code: str, why: str) -> Finding:
     return finding(line, code, topic=why, why=why)
 
 
-def _preferences(line: int, value: str) -> Iterator[Finding]:
+def _preference_findings(line: int, value: str) -> Iterator[Finding]:
+    """Yield the mistakes in *value*, the preferences of a ``Content-Usage`` line.
+
+    :raises ModuleNotFoundError: if the extra ``usage`` is not installed
+    """
     if not value:
-        yield _bad(
-            line, "bad-usage", "no preference is given, so the line says nothing"
-        )
+        why = "no preference is given, so the line says nothing"
+        yield _bad(line, "bad-usage", why)
         return
     try:
-        preferences = read_preferences(value)
+        answers = read_preferences(value)
     except ValueError as error:
-        why = (
-            "remove the blanks around the ="
-            if _BLANKS.search(value)
-            else str(error)[:100]
-        )
+        why = str(error)[:100]
+        if _BLANK_BESIDE_EQUALS.search(value):
+            why = "remove the blanks around the ="
         yield _bad(line, "bad-usage", f"can't be read, so the line says nothing: {why}")
         return
-    for key, answer in preferences.items():
+    for key, answer in answers.items():
         if key not in LABELS:
             yield _unknown(line, key, LABELS)
         elif answer is None:
@@ -72,32 +87,38 @@ def _preferences(line: int, value: str) -> Iterator[Finding]:
             yield _bad(line, "bad-usage", why)
 
 
-def _signals(line: int, value: str) -> Iterator[Finding]:
+def _signal_findings(line: int, value: str) -> Iterator[Finding]:
+    """Yield the mistakes in *value*, the signals of a ``Content-Signal`` line."""
     if not value:
         yield _bad(line, "bad-signal", "no signal is given, so the line says nothing")
     if ";" in value:
         why = "signals are separated by semicolons: other crawlers may read commas only"
         yield _bad(line, "bad-signal", why)
-    for name, answer, is_loose in read_signals(value):
-        if name == USE and answer not in LEVELS:
-            why = f"{quoted(name)} is none of {', '.join(LEVELS)}, so it says nothing"
+    for signal in read_signals(value):
+        name = quoted(signal.name)
+        if signal.name == USE and signal.value not in USE_LEVELS:
+            why = f"{name} is none of {', '.join(USE_LEVELS)}, so it says nothing"
             yield _bad(line, "bad-signal", why)
-        elif name not in SIGNALS and name != USE:
-            yield _unknown(line, name, SIGNALS)
-        elif name in SIGNALS and answer not in VALUES:
-            why = f"{quoted(name)} is neither yes nor no, so it says nothing"
+        elif signal.name not in SIGNALS and signal.name != USE:
+            yield _unknown(line, signal.name, SIGNALS)
+        elif signal.name in SIGNALS and signal.value not in VALUES:
+            why = f"{name} is neither yes nor no, so it says nothing"
             yield _bad(line, "bad-signal", why)
-        elif is_loose:
-            why = f"{quoted(name)} has blanks around the =: other crawlers may not read it"
+        elif signal.has_blanks:
+            why = f"{name} has blanks around the =: other crawlers may not read it"
             yield _bad(line, "bad-signal", why)
 
 
-def _unknown(line: int, name: str, known: Collection[str]) -> Finding:
-    close = get_close_matches(
-        name[:50], known, 1, 0.5
-    )  # ai-use is ai-input in the other field
-    hint = f"; did you mean {close[0]}?" if close else ""
-    names = ", ".join(known)
+def _unknown(line: int, name: str, known_names: Collection[str]) -> Finding:
+    """Return the finding for a *name* that means nothing, with the known name that is
+    most like it."""
+    similar = get_close_matches(name[:_COMPARED], known_names, 1, _SIMILARITY)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
     return finding(
-        line, "unknown-use", topic=name, name=quoted(name), hint=hint, known=names
+        line,
+        "unknown-use",
+        topic=name,
+        name=quoted(name),
+        hint=hint,
+        known=", ".join(known_names),
     )

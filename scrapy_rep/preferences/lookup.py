@@ -1,11 +1,13 @@
-"""How pages of a crawl may be used, all sources together (REP.md section 11): robots.txt, page,
-headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for it."""
+"""How pages of a crawl may be used, all sources together (REP.md section 11):
+robots.txt, page, headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for
+it."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from scrapy import Request
@@ -16,7 +18,7 @@ from twisted.internet.defer import CancelledError
 from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
-from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.origins.cache import LARGE_BYTES, RobotsCache
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
@@ -31,9 +33,9 @@ from scrapy_rep.pages import (
 )
 from scrapy_rep.preferences.statements import (
     META_SIGNAL,
-    PATH,
     POLICY,
     RESERVATION,
+    TDMREP_PATH,
     Reservation,
     RobotsUsage,
     TdmFile,
@@ -53,24 +55,28 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import moment_of
 
 Chain = tuple[str, ...]
+"""The product tokens by which a crawler goes, the most specific first."""
 
-_known: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
+# What usage() returned for a response, so that it is worked out once.
+_usage_of: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
+
+# Files of which the parsed statements are kept: at worst 800 KB for a robots.txt, 2.5
+# MB for a tdmrep.json.
+_FILES_KEPT = 32
 
 
-# What was read last is kept: at worst 800 KB for a robots.txt, 2.5 MB for a tdmrep.json.
-@lru_cache(32)
+@lru_cache(_FILES_KEPT)
 def _read_robots(entry: Entry, token: str | None) -> RobotsUsage:
     return read_robots(entry.body, token)
 
 
-@lru_cache(32)
+@lru_cache(_FILES_KEPT)
 def _is_large(entry: Entry) -> bool:
-    return (
-        len(entry.body) > LARGE
-    )  # which unpacks it: up to 5 ms, but not for each page
+    # Remembered, because reading the body unpacks it, which takes up to 5 ms.
+    return len(entry.body) > LARGE_BYTES
 
 
-@lru_cache(32)
+@lru_cache(_FILES_KEPT)
 def _read_tdm(entry: Entry) -> TdmFile:
     return TdmFile(entry.body)
 
@@ -81,23 +87,31 @@ def usage(response: Response) -> Usage:
     Reads the page, its headers, and the robots.txt that the crawl has in memory; with
     ``REP_TDMREP`` also tdmrep.json. Fetches nothing.
 
-    :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra ``usage`` is not
-        installed
+    :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra
+        ``usage`` is not installed
     """
-    if response in _known:
-        return _known[response]
-    request, lookup = response.request, None
+    if response in _usage_of:
+        return _usage_of[response]
+    request = response.request
     if request is None:
         return usage_of(response, None, None, ())
-    for agents in crawls_behind(
-        request
-    ):  # if they may be several: the one that knows the origin
-        with suppress(RuntimeError):  # its engine is not there yet
-            rep = agents.crawler.get_downloader_middleware(RepMiddleware)
-            if rep is not None and lookup_of(rep).known(request)[1] is not None:
-                lookup = lookup_of(rep)
-                break
+    lookup = _lookup_behind(request)
     return usage_of(response, request, lookup, chain_behind(request))
+
+
+def _lookup_behind(request: Request) -> UsageLookup | None:
+    """Return the lookup of the crawl that *request* belongs to; if it may be one of
+    several, of the first that knows the request's origin."""
+    # Each crawl has one object that determines its agents (origins/agents.py).
+    for agents in crawls_behind(request):
+        with suppress(RuntimeError):  # the crawl's engine is not there yet
+            rep = agents.crawler.get_downloader_middleware(RepMiddleware)
+            if rep is None:
+                continue
+            lookup = lookup_of(rep)
+            if lookup.known_of(request).state is not None:
+                return lookup
+    return None
 
 
 def usage_of(
@@ -106,48 +120,69 @@ def usage_of(
     lookup: UsageLookup | None,
     chain: Chain,
 ) -> Usage:
-    """Return the same for a known crawl, and remember it. *request* is what *response* answers."""
-    values = response.headers.getlist
-    robots, sha256 = Usage(), None
+    """Return what is said about the use of *response*, like :func:`usage`, and remember
+    it.
+
+    :param request: what *response* answers
+    :param lookup: that of the crawl; None: only the page and its headers are read
+    :param chain: product tokens of the crawler, the most specific first
+    """
+    header_values = response.headers.getlist
+    # Name, content and line of each meta that is about use.
     metas: list[tuple[str, str, int]] = []
     if is_html(response):
-        names = RESERVATION, POLICY, META_SIGNAL
+        names = (RESERVATION, POLICY, META_SIGNAL)
         metas = list(metas_of(response.body, encoding_of(response), names))
-    tdm_headers = [
-        (name, value.decode("latin-1"), None)
-        for name in (RESERVATION, POLICY)
-        for value in values(name)
-    ]
-    tdm = reservation_in("meta", (meta for meta in metas if meta[0] != META_SIGNAL))
-    tdm |= reservation_in("header", tdm_headers)
+    signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
+    tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
+    # Of text and data mining: metas take precedence over headers, headers over
+    # tdmrep.json.
+    tdm = reservation_in("meta", tdm_metas)
+    tdm |= reservation_in("header", _tdm_headers(response))
+
+    robots = Usage()
+    tdmrep_sha256 = None
     if lookup is not None and request is not None:
         robots = lookup.robots(request, chain)
-        if tdm.statement is None or (tdm.is_reserved and tdm.policy is None):
-            file, sha256 = lookup.tdmrep(request)
-            tdm |= file
+        needs_policy = tdm.is_reserved and tdm.policy is None
+        if tdm.statement is None or needs_policy:
+            tdm_of_file, tdmrep_sha256 = lookup.tdmrep(request)
+            tdm |= tdm_of_file
+
     statements = [
         *robots.statements,
-        *header_statements("Content-Usage", values("Content-Usage")),
-        *header_statements("Content-Signal", values("Content-Signal")),
-        *meta_statements(meta for meta in metas if meta[0] == META_SIGNAL),
+        *header_statements("Content-Usage", header_values("Content-Usage")),
+        *header_statements("Content-Signal", header_values("Content-Signal")),
+        *meta_statements(signal_metas),
         *page_statements(page_rules(response, chain)),
-        *([] if tdm.statement is None else [tdm.statement]),
     ]
-    found = _known[response] = replace(
+    if tdm.statement is not None:
+        statements.append(tdm.statement)
+    licenses = [*robots.licenses, *link_licenses(header_values("Link"))]
+    page_usage = replace(
         robots,
         statements=tuple(statements),
-        licenses=tuple(
-            dict.fromkeys([*robots.licenses, *link_licenses(values("Link"))])
-        ),
+        licenses=tuple(dict.fromkeys(licenses)),  # each once, in order
         tdm_policy=tdm.policy if tdm.is_reserved else None,
-        tdmrep_sha256=sha256,
+        tdmrep_sha256=tdmrep_sha256,
     )
-    return found
+    _usage_of[response] = page_usage
+    return page_usage
+
+
+def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
+    """Return name, value and line (headers have none) of each header about text and
+    data mining."""
+    headers = []
+    for name in (RESERVATION, POLICY):
+        for value in response.headers.getlist(name):
+            headers.append((name, value.decode("latin-1"), None))
+    return headers
 
 
 class TdmOrigin(Origin):
-    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is the file's
-    URL, which keeps the two apart in storages."""
+    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is
+    the file's URL, which keeps the two apart in storages."""
 
     __slots__ = ()
 
@@ -156,113 +191,146 @@ class TdmOrigin(Origin):
         return str(self)
 
     def __str__(self) -> str:
-        return super().__str__() + PATH
+        return super().__str__() + TDMREP_PATH
 
 
 async def _tell_nobody(flight: Flight, result: object) -> None:
-    """Nobody but those who wait wants to know of a tdmrep.json."""
+    """Does nothing: unlike the answer for a robots.txt, a tdmrep.json has no
+    listeners."""
+
+
+class Known(NamedTuple):
+    """What a crawl knows of a request's origin."""
+
+    origin: Origin | None
+    """None if the request's URL has no origin with a robots.txt, as in ``data:``."""
+    state: OriginState | None
+    """None if nothing is known of the origin."""
 
 
 class UsageLookup:
     """What the origins of one crawl say about use. Use :func:`lookup_of`."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
-        self._settings = settings = context.settings
+        settings = context.settings
+        self._settings = settings
+        # What is known of origins now; and what fetches, stores and parses robots.txt.
         self._table = origins.table
-        self._cache = cache = origins.cache
+        self._cache = origins.cache
         self._tokens = settings.usage_tokens or {}
         self._clock = context.clock
-        # tdmrep.json files are fetched, cached and shared by the code for robots.txt.
-        self._tdm_cache = cache.sibling() if settings.tdmrep else None
-        files = self._tdm_cache or cache
+        # tdmrep.json files are fetched, cached and shared by the code for robots.txt
+        # (origins/), in a cache of their own. None without REP_TDMREP.
+        self._tdm_cache: RobotsCache | None = None
+        if settings.tdmrep:
+            self._tdm_cache = origins.cache.sibling()
+        # Fetches of tdmrep.json files, as those of robots.txt in origins/flights.py.
+        # Without REP_TDMREP there are none: fetch() returns before it asks for one.
+        files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
             files.ask,
             _tell_nobody,
-            files.known,
+            files.status_of,
             context.running,
             limits_of(settings),
         )
-        # A page that waits for a file occupies a download slot. This many get an extra one; more
-        # would let a server that never answers fill the memory with pages.
-        self._engine, self._most = context.engine, concurrency_of(context.crawler)
+        self._engine = context.engine
+        # A page that waits for a file occupies a download slot. This many pages get an
+        # extra slot; more would let a server that never answers fill the memory with
+        # pages.
+        self._max_extra_slots = concurrency_of(context.crawler)
+        # Pages that wait for a tdmrep.json at the moment.
         self._waiting = 0
 
-    def known(self, request: Request) -> tuple[Origin | None, OriginState | None]:
-        with suppress(ValueError):
+    def known_of(self, request: Request) -> Known:
+        """Return the origin of *request*, and what is known of it."""
+        try:
             origin = origin_of(request)
-            return origin, self._table.get(origin)
-        return None, None
+        except ValueError:  # its URL has no host, for example
+            return Known(None, None)
+        return Known(origin, self._table.get(origin))
 
     def robots(self, request: Request, chain: Chain) -> Usage:
         """Return what robots.txt says about the page of *request*."""
-        time = moment_of(self._clock())
-        _, state = self.known(request)
+        now = moment_of(self._clock())
+        state = self.known_of(request).state
         if state is None or state.robots is None:
-            return Usage(time=time)
-        entry, path = state.entry, comparable(path_in(request))
+            return Usage(time=now)
+        entry = state.entry
+        path = comparable(path_in(request))
+        # The group that applies to our crawler, by the token that it is for, and its
+        # rules.
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
-        said = _read_robots(entry, token)
-        statements = said.about(path, allowed=rules.allows(path))
+        robots_usage = _read_robots(entry, token)
+        statements = robots_usage.about(path, allowed=rules.allows(path))
         for name, purposes in self._tokens.items():
+            # What the file would decide about a crawler that has this name.
             decision = state.robots.decide(comparable(request.url), (name,))
-            if statement := token_statement(name, decision, purposes):
+            statement = token_statement(name, decision, purposes)
+            if statement is not None:
                 statements.append(statement)
+        # What was parsed takes memory, which counts towards the limit for all origins.
         self._table.weigh(state)
         return Usage(
             tuple(statements),
-            said.licenses,
+            robots_usage.licenses,
             robots_sha256=entry.sha256,
             robots_fetched_at=moment_of(entry.fetched_at),
-            time=time,
+            time=now,
         )
 
     def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
-        """Return what the origin's tdmrep.json says about the page of *request*, and its hash."""
-        origin, _ = self.known(request)
-        state = (
-            self._tdm_cache.get(TdmOrigin(*origin))
-            if self._tdm_cache and origin
-            else None
-        )
+        """Return what the origin's tdmrep.json says about the page of *request*, and
+        the file's hash; None if the file isn't known."""
+        origin = self.known_of(request).origin
+        if self._tdm_cache is None or origin is None:
+            return Reservation(), None
+        state = self._tdm_cache.get(TdmOrigin(*origin))
         if state is None:
             return Reservation(), None
-        return _read_tdm(state.entry).about(
-            comparable(path_in(request))
-        ), state.entry.sha256
+        path = comparable(path_in(request))
+        return _read_tdm(state.entry).about(path), state.entry.sha256
 
     async def read(self, request: Request, chain: Chain) -> None:
-        """Read a large robots.txt in a thread, so that :meth:`robots` need not do it."""
-        _, state = self.known(request)
+        """Read a large robots.txt in a thread, so that :meth:`robots` need not do
+        it."""
+        state = self.known_of(request).state
         if state is None or not _is_large(state.entry):
             return
         await self._cache.read(state, chain)
         for name in self._tokens:
+            # The rules of the group for "*" count, too, if there is no other group
+            # (always).
             await self._cache.read(state, (name,), always=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
-        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait for it, at
-        most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
-        origin, state = self.known(request)
+        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait
+        for it, at most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
+        origin, state = self.known_of(request)
         if self._tdm_cache is None or origin is None or state is None:
             return
-        file, robots = TdmOrigin(*origin), state.robots
+        file = TdmOrigin(*origin)
         if self._tdm_cache.get(file) is not None:
             return
-        if robots and not robots.rules(chain, self._settings.obey_global_group)[
-            1
-        ].allows(PATH):
-            return
-        flight = self._flights.to(file, request)
+        if state.robots:
+            _, rules = state.robots.rules(chain, self._settings.obey_global_group)
+            if not rules.allows(TDMREP_PATH):
+                return
+        await self._wait_for(self._flights.to(file, request))
+
+    async def _wait_for(self, flight: Flight) -> None:
+        """Wait until *flight* has fetched its file, or can't, or the time for it is
+        over."""
         self._waiting += 1
-        spare = (
-            self._engine.extra_slot() if self._waiting <= self._most else nullcontext()
-        )
+        slot: AbstractContextManager[None] = nullcontext()
+        if self._waiting <= self._max_extra_slots:
+            slot = self._engine.extra_slot()
         try:
-            with spare:
+            with slot:
                 await flight.wait(flight.left_of(self._settings.download_timeout))
         except CancelledError:
             raise
@@ -272,11 +340,12 @@ class UsageLookup:
             self._waiting -= 1
 
     async def end(self) -> None:
+        """Cancel all fetches: the spider closes."""
         self._flights.end()
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
-    if UsageLookup not in rep.parts:
-        rep.parts[UsageLookup] = UsageLookup(rep.context, rep.origins)
-    found: UsageLookup = rep.parts[UsageLookup]
-    return found
+    """Return the lookup of the crawl that *rep* belongs to. Make it at the first call; *rep* keeps it."""
+    if not isinstance(rep.usage_lookup, UsageLookup):
+        rep.usage_lookup = UsageLookup(rep.context, rep.origins)
+    return rep.usage_lookup

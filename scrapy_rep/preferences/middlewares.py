@@ -1,11 +1,12 @@
-"""What a crawl does about usage preferences: looks them up for each page, records them, and drops
-requests and items; and the settings that ask for that. Not loaded unless one of them does."""
+"""What a crawl does about usage preferences: looks them up for each page, records them,
+and drops requests and items; and the settings that ask for that. Not loaded unless one
+of them does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from itemadapter import ItemAdapter
 from scrapy import Request, signals
@@ -22,7 +23,7 @@ from scrapy_rep.preferences import Statement, Usage
 from scrapy_rep.preferences.lookup import lookup_of, usage, usage_of
 from scrapy_rep.preferences.statements import EXTRA, NO, PURPOSES, TRAINING
 from scrapy_rep.protocol.syntax import is_name
-from scrapy_rep.seeding.discovery import SITEMAP
+from scrapy_rep.seeding.discovery import SITEMAP_KEY
 from scrapy_rep.settings import (
     USAGE_FIELDS,
     RepSettings,
@@ -34,22 +35,31 @@ from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
-# Requests of our own, for robots.txt and sitemaps.
-_OURS = frozenset({HOP_KEY, SITEMAP})
+# Meta keys of our own requests, for robots.txt and sitemaps: how these may be used is
+# no question.
+_OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
-_PART = "check of usage preferences (REP_USAGE)"
+# What failed, in the log line about a bug of ours.
+_PAGE_PART = "check of usage preferences (REP_USAGE)"
+_ITEM_PART = "check of items (REP_USAGE)"
 
-RECORD, DROP_ITEMS, DROP_REQUESTS = ACTIONS = ("record", "drop-items", "drop-requests")
+RECORD = "record"
+DROP_ITEMS = "drop-items"
+DROP_REQUESTS = "drop-requests"
+
+ACTIONS = (RECORD, DROP_ITEMS, DROP_REQUESTS)
 """What is done about pages that disallow a use; each does what those before it do."""
 
 
 def actions(value: Any) -> dict[str, str] | None:
-    """Return what to do about each purpose (``REP_USAGE``); None for nothing. A ``ValueError`` says
-    what *value* must be."""
+    """Return what to do about each purpose (``REP_USAGE``); None for nothing. A
+    ``ValueError`` says what *value* must be."""
     try:
-        chosen = dict(loaded(value) or {})
-        if chosen.keys() <= {*PURPOSES} and {*chosen.values()} <= {*ACTIONS}:
-            return chosen or None
+        action_by_purpose = dict(loaded(value) or {})
+        has_known_purposes = action_by_purpose.keys() <= set(PURPOSES)
+        has_known_actions = set(action_by_purpose.values()) <= set(ACTIONS)
+        if has_known_purposes and has_known_actions:
+            return action_by_purpose or None
     except (ValueError, TypeError):  # broken JSON; no dict
         pass
     raise ValueError(
@@ -59,46 +69,63 @@ def actions(value: Any) -> dict[str, str] | None:
 
 
 def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
-    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for no tokens. A
-    ``ValueError`` says what *value* must be."""
-    found = {}
+    """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for
+    no tokens. A ``ValueError`` says what *value* must be."""
     try:
-        named = loaded(value) or {}
-        if isinstance(named, str):
-            named = [part.strip() for part in named.split(",")]
-        pairs = named if isinstance(named, Mapping) else dict.fromkeys(named, TRAINING)
-        for token, purposes in pairs.items():
-            found[token] = (purposes,) if isinstance(purposes, str) else tuple(purposes)
-            if (
-                not is_name(token)
-                or not found[token]
-                or not {*found[token]} <= {*PURPOSES}
-            ):
-                raise ValueError
-    except (
-        ValueError,
-        TypeError,
-    ):  # broken JSON; no dict, list or text where one must be
+        return _purposes_by_token(loaded(value) or {}) or None
+    except (ValueError, TypeError):  # broken JSON; no dict, list or text
         raise ValueError(
             "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to "
             f"purposes ({', '.join(PURPOSES)})"
         ) from None
-    return found or None
+
+
+def _purposes_by_token(value: Any) -> dict[str, tuple[str, ...]]:
+    """Return the purposes of each token, given tokens separated by commas, a list of
+    them, or a dict from tokens to one purpose or several. ``ValueError`` or
+    ``TypeError`` if it is anything else."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, Mapping):
+        value = dict.fromkeys(value, TRAINING)
+    purposes_by_token: dict[str, tuple[str, ...]] = {}
+    for token, given in value.items():
+        # A single purpose may be given as a text.
+        purposes = (given,) if isinstance(given, str) else tuple(given)
+        unknown = set(purposes) - set(PURPOSES)
+        if not purposes or unknown or not is_name(token):
+            raise ValueError
+        purposes_by_token[token] = purposes
+    return purposes_by_token
+
+
+class Refused(NamedTuple):
+    """A use that is not permitted."""
+
+    purpose: str
+    statement: Statement
+    """What says no."""
 
 
 class UsageMiddleware:
-    """Looks up how pages may be used, records it, and drops requests if robots.txt disallows a use
-    named in ``REP_USAGE``.
+    """Looks up how pages may be used, records it, and drops requests if robots.txt
+    disallows a use named in ``REP_USAGE``.
 
-    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without a setting.
+    A downloader middleware, behind :class:`~scrapy_rep.RepMiddleware`. Disabled without
+    a setting.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         self._crawler = crawler
+        # What to do about each purpose (REP_USAGE): one of ACTIONS.
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
+        # Logs bugs of ours in a block of code, and goes on after it: they must not fail
+        # a page.
         self._isolated = Isolation(crawler)
         self._limiter = Limiter(logger, "origins that disallow a use")
+        # The crawl's main middleware, which knows the origins. None before the spider
+        # opens, or without it.
         self._rep: RepMiddleware | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
 
@@ -106,119 +133,151 @@ class UsageMiddleware:
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
         """:raises NotConfigured: if no setting asks for it"""
         settings = settings_beside(crawler)
-        asking = [
-            setting_name(name) for name in USAGE_FIELDS if getattr(settings, name)
-        ]
-        if not asking:
+        fields = [name for name in USAGE_FIELDS if getattr(settings, name)]
+        if not fields:
             raise NotConfigured
         if find_spec("http_sf") is None:
-            return StopAtStart(crawler, f"{asking[0]} needs http-sf: {EXTRA}.")
+            setting = setting_name(fields[0])
+            return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
     def _opened(self) -> None:
-        self._rep = rep = self._crawler.get_downloader_middleware(RepMiddleware)
+        rep = self._crawler.get_downloader_middleware(RepMiddleware)
+        self._rep = rep
         if rep is not None:
+            # Nobody waits for a tdmrep.json any more when the spider closes.
             rep.context.engine.before_closing(Stage.HOLDING, lookup_of(rep).end)
 
     async def process_request(self, request: Request) -> None:
         """Return None: *request* passes.
 
-        :raises UsageDisallowed: if robots.txt disallows a use that has ``"drop-requests"``
+        :raises UsageDisallowed: if robots.txt disallows a use that has
+            ``"drop-requests"``
         """
-        rep, meta = self._rep, request.meta
+        rep = self._rep
         if rep is None or DROP_REQUESTS not in self._actions.values():
             return
-        if not _OURS.isdisjoint(meta) or meta.get("dont_obey_robotstxt"):
+        if self._is_ours(request) or request.meta.get("dont_obey_robotstxt"):
             return
-        refused, lookup = None, lookup_of(rep)
-        with self._isolated(_PART):
+        lookup = lookup_of(rep)
+        refused = None
+        with self._isolated(_PAGE_PART):
+            # The product tokens that the request obeys rules for.
             chain = rep.agents.chain_of(request)
             await lookup.read(request, chain)
-            refused = self._refusal(lookup.robots(request, chain), DROP_REQUESTS)
+            refused = self._refused(lookup.robots(request, chain), DROP_REQUESTS)
             if refused is not None:
                 rep.context.stats.inc_value("rep/usage/requests")
-                self._tell(rep, request, "request to", *refused)
-        origin, _ = lookup.known(request)
+                self._report(rep, request, "request", refused)
+        origin = lookup.known_of(request).origin
         if refused is not None and origin is not None and not self._dry_run:
-            raise UsageDisallowed(origin, *refused)
+            raise UsageDisallowed(origin, refused.purpose, refused.statement)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response*. What :func:`scrapy_rep.usage` returns for it is known from now on."""
-        if (rep := self._rep) is not None and _OURS.isdisjoint(request.meta):
-            with self._isolated(_PART):
-                lookup, chain = lookup_of(rep), rep.agents.chain_sent(request)
-                await lookup.read(request, chain)
-                await lookup.fetch(request, chain)
-                found = usage_of(response, request, lookup, chain)
-                if self._actions:
-                    self._record(rep, request, found)
+        """Return *response* once all is known that :func:`scrapy_rep.usage` returns for
+        it: fetch a tdmrep.json if that is missing. Record how the page may be used, if
+        ``REP_USAGE`` asks for it."""
+        rep = self._rep
+        if rep is None or self._is_ours(request):
+            return response
+        with self._isolated(_PAGE_PART):
+            lookup = lookup_of(rep)
+            # The product tokens that the request obeyed rules for when it was sent.
+            chain = rep.agents.chain_sent(request)
+            await lookup.read(request, chain)
+            await lookup.fetch(request, chain)
+            page_usage = usage_of(response, request, lookup, chain)
+            if self._actions:
+                self._record(rep, request, page_usage)
         return response
 
+    def _is_ours(self, request: Request) -> bool:
+        """Whether *request* is for a robots.txt or a sitemap, not for a page."""
+        return not _OUR_KEYS.isdisjoint(request.meta)
+
     def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
+        """Count a page, and put on record how it may be used."""
         count = rep.context.stats.inc_value
         count("rep/usage/pages")
         for purpose, verdict in usage.verdicts.items():
             if verdict is not None:
                 count(f"rep/usage/{verdict}/{purpose}")
-        found = [(purpose, usage.decisive(purpose)) for purpose in self._actions]
-        reason = "; ".join(
-            f"{purpose}: {one}" for purpose, one in found if one is not None
-        )
-        more: dict[str, Any] = {"reason": reason or None, "usage": usage.as_dict()}
-        origin, _ = lookup_of(rep).known(request)
-        rep.decisions.record(request, origin, "usage", dry_run=False, **more)
-
-    def _refusal(self, usage: Usage, *actions: str) -> tuple[str, Statement] | None:
-        """Return a purpose with one of *actions* that *usage* disallows, and the statement."""
-        for purpose, action in self._actions.items():
+        reasons = []
+        for purpose in self._actions:
             statement = usage.decisive(purpose)
-            if (
-                action in actions
-                and statement is not None
-                and statement.says[purpose] == NO
-            ):
-                return purpose, statement
+            if statement is not None:
+                reasons.append(f"{purpose}: {statement}")
+        rep.decisions.record(
+            request,
+            lookup_of(rep).known_of(request).origin,
+            "usage",
+            dry_run=False,
+            reason="; ".join(reasons) or None,
+            usage=usage.as_dict(),
+        )
+
+    def _refused(self, usage: Usage, *actions: str) -> Refused | None:
+        """Return the first purpose with one of *actions* in ``REP_USAGE`` that *usage*
+        disallows."""
+        for purpose, action in self._actions.items():
+            if action not in actions:
+                continue
+            statement = usage.decisive(purpose)
+            if statement is not None and statement.says[purpose] == NO:
+                return Refused(purpose, statement)
         return None
 
-    def unwanted(self, request: Request, usage: Usage) -> bool:
-        """Whether items of a page are to be dropped. Records it."""
-        rep, refused = self._rep, self._refusal(usage, DROP_ITEMS, DROP_REQUESTS)
+    def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
+        """If a use of a page that costs its items is refused, count, record and log
+        that an item is dropped. Return whether it is: not in a dry run."""
+        rep = self._rep
+        refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
             return False
         rep.context.stats.inc_value("rep/usage/items")
-        self._tell(rep, request, "item from", *refused)
+        self._report(rep, request, "item", refused)
         return not self._dry_run
 
-    def _tell(
-        self,
-        rep: RepMiddleware,
-        request: Request,
-        what: str,
-        purpose: str,
-        statement: Statement,
+    def _report(
+        self, rep: RepMiddleware, request: Request, dropped: str, refused: Refused
     ) -> None:
-        kind = what.partition(" ")[0]
-        origin, _ = lookup_of(rep).known(request)
-        reason, dry_run = f"{purpose}: {statement}", self._dry_run
+        """Record and log that a request or an item is dropped, since a use is
+        *refused*. *dropped*: ``"request"`` or ``"item"``."""
+        purpose, statement = refused
+        origin = lookup_of(rep).known_of(request).origin
         rep.decisions.record(
-            request, origin, f"usage_{kind}", reason=reason, dry_run=dry_run
+            request,
+            origin,
+            f"usage_{dropped}",
+            reason=f"{purpose}: {statement}",
+            dry_run=self._dry_run,
         )
-        drop = "Would drop" if dry_run else "Dropping"
-        message = f"{drop} {what} %(url)s: use for %(purpose)s is not permitted (%(statement)s)"
+        action = "Would drop" if self._dry_run else "Dropping"
+        preposition = "to" if dropped == "request" else "from"
+        message = (
+            f"{action} {dropped} {preposition} %(url)s: "
+            "use for %(purpose)s is not permitted (%(statement)s)"
+        )
         values = {"url": request.url, "purpose": purpose, "statement": statement}
-        self._limiter.log(message, values, self._crawler.spider, (origin, kind))
+        # One line at INFO level for an origin's requests, and one for its items.
+        self._limiter.log(message, values, self._crawler.spider, (origin, dropped))
 
 
 class UsageItemMiddleware(BaseSpiderMiddleware):
-    """Drops items that must not be used, and records in the others how they may be used.
+    """Drops items that must not be used, and records in the others how they may be
+    used.
 
     A spider middleware. Disabled without a setting that asks for it.
     """
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
+        # The field of items that gets how they may be used; None: no field does.
         self._field = settings.usage_field
+        # Logs bugs of ours in a block of code, and goes on after it: they must not lose
+        # an item.
         self._isolated = Isolation(crawler)
+        # Whether a warning about items without that field was logged.
         self._warned = False
 
     @classmethod
@@ -230,35 +289,45 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return cls(crawler, settings)
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        unwanted = False
-        if response and (request := response.request):
-            with self._isolated("check of items (REP_USAGE)"):
-                if (
-                    middleware := self.crawler.get_downloader_middleware(
-                        UsageMiddleware
-                    )
-                ) is None:
-                    return item
-                found = usage(response)
-                if not request.meta.get("dont_obey_robotstxt"):
-                    unwanted = middleware.unwanted(request, found)
-                if self._field is not None and not unwanted:
-                    self._fill(item, self._field, found)
-        return None if unwanted else item
+        """Return *item*; None drops it. *response*: that of its page."""
+        if response is None or response.request is None:
+            return item
+        is_dropped = False
+        with self._isolated(_ITEM_PART):
+            is_dropped = self._check(item, response, response.request)
+        return None if is_dropped else item
 
-    def _fill(self, item: Any, field: str, found: Usage) -> None:
+    def _check(self, item: Any, response: Response, request: Request) -> bool:
+        """Return whether *item* is to be dropped; if not, record in it how it may be
+        used."""
+        middleware = self.crawler.get_downloader_middleware(UsageMiddleware)
+        if middleware is None:
+            return False
+        page_usage = usage(response)
+        is_exempt = bool(request.meta.get("dont_obey_robotstxt"))
+        if not is_exempt and middleware.drop_item_if_refused(request, page_usage):
+            return True
+        if self._field is not None:
+            self._fill(item, self._field, page_usage)
+        return False
+
+    def _fill(self, item: Any, field: str, page_usage: Usage) -> None:
+        """Set *field* of *item*. Warn once of a class of items that has no such
+        field."""
         try:
-            ItemAdapter(item)[field] = found.as_dict()
+            ItemAdapter(item)[field] = page_usage.as_dict()
         except Exception as error:  # noqa: BLE001 (of any class of items)
-            if not self._warned:
-                self._warned = True
-                logger.warning(
-                    "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
-                    "Add the field to the class.",
-                    {
-                        "kind": type(item).__name__,
-                        "field": field,
-                        "error": text_of(error),
-                    },
-                    extra={"spider": self.crawler.spider},
-                )
+            if self._warned:
+                return
+            self._warned = True
+            values = {
+                "kind": type(item).__name__,
+                "field": field,
+                "error": text_of(error),
+            }
+            logger.warning(
+                "REP_USAGE_FIELD: items of the class %(kind)s can't take %(field)r (%(error)s). "
+                "Add the field to the class.",
+                values,
+                extra={"spider": self.crawler.spider},
+            )

@@ -1,24 +1,28 @@
-"""All statements about the use of a page, where they are found, and what they say together (REP.md section 11).
+"""All statements about the use of a page, where they are found, and what they say
+together (REP.md section 11).
 
-- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no ``ai-use``); in
-  robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026; its syntax, a dictionary of
-  structured fields: RFC 9651. In robots.txt it is a rule: a ``user-agent`` line after it begins a new
-  group. So is ``Content-Signal`` here. Neither changes which pages may be fetched.
-- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025, contentsignals.org;
-  draft-romm-aipref-contentsignals-00, October 2025, expired. Cloudflare has sent it as a header since
-  February 2026 (Markdown for Agents); sites that move it out of robots.txt do so, too.
-- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022; ``noml``: noml.info,
-  October 2023. There is no specification of these.
-- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended`` (Google, September
-  2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only the companies that
-  honour them describe what they mean.
-- Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported, never fetched.
-- The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas take precedence over
-  headers, headers over ``/.well-known/tdmrep.json``. A reservation is 1 or 0. 0 permits nothing; it only
-  says that nothing is reserved in this protocol.
+- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no
+  ``ai-use``); in robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026;
+  its syntax, a dictionary of structured fields: RFC 9651. In robots.txt it is a rule: a
+  ``user-agent`` line after it begins a new group. So is ``Content-Signal`` here.
+  Neither changes which pages may be fetched.
+- ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025,
+  contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
+  Cloudflare has sent it as a header since February 2026 (Markdown for Agents); sites
+  that move it out of robots.txt do so, too.
+- ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022;
+  ``noml``: noml.info, October 2023. There is no specification of these.
+- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended``
+  (Google, September 2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only
+  the companies that honour them describe what they mean.
+- Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported,
+  never fetched.
+- The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas
+  take precedence over headers, headers over ``/.well-known/tdmrep.json``. A reservation
+  is 1 or 0. 0 permits nothing; it only says that nothing is reserved in this protocol.
 
-Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks: ``n`` takes
-precedence over ``y``; without either, nothing is known.
+Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks:
+``n`` takes precedence over ``y``; without either, nothing is known.
 """
 
 from __future__ import annotations
@@ -38,20 +42,28 @@ from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.protocol.syntax import GLOBAL, SPACE, normalise, readable
 
-TRAINING, IMAGES, INPUT, SEARCH, MINING = PURPOSES = (
-    "train-ai",
-    "train-ai-images",
-    "ai-input",
-    "search",
-    "tdm",
-)
-"""Training of generative AI on the page, and on its images; input to an AI that answers; search;
-text and data mining."""
+TRAINING = "train-ai"
+"""Training of generative AI on the page."""
+IMAGES = "train-ai-images"
+"""Training of generative AI on the page's images."""
+INPUT = "ai-input"
+"""Input to an AI that answers questions."""
+SEARCH = "search"
+"""Search results with excerpts and links."""
+MINING = "tdm"
+"""Text and data mining."""
 
-YES, NO = "y", "n"
+PURPOSES = (TRAINING, IMAGES, INPUT, SEARCH, MINING)
+"""All purposes that a statement may permit or refuse."""
 
-MAX_TEXT = 1_000
-"""Characters of a statement that are kept for the record."""
+YES = "y"
+"""The answer of a statement that permits a purpose."""
+NO = "n"
+"""The answer of a statement that refuses a purpose."""
+
+MAX_STATEMENT_TEXT = 1_000
+"""Characters of a statement that are kept for the record: a line may be as long as its
+file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +71,19 @@ class Statement:
     """One line of robots.txt, one header or one meta that is about use."""
 
     source: str
-    """``robots.txt``, ``robots.txt for CCBot``, ``header Content-Usage``, ``meta robots``, …"""
+    """``robots.txt``, ``robots.txt for CCBot``, ``header Content-Usage``, ``meta
+    robots``, …"""
     line: int | None
-    """Of robots.txt or of the HTML, counted from 1."""
+    """The line of robots.txt or of the HTML, counted from 1; None for headers."""
     text: str
     """As written: a line of robots.txt, the value of a header or meta."""
     says: dict[str, str] = field(default_factory=dict)
     """``"y"`` or ``"n"`` by purpose. Empty if it says nothing that is understood."""
 
     def __str__(self) -> str:
-        where = self.source if self.line is None else f"{self.source}, line {self.line}"
-        return f"{where}: {self.text}"
+        if self.line is None:
+            return f"{self.source}: {self.text}"
+        return f"{self.source}, line {self.line}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +97,11 @@ class Usage:
     tdm_policy: str | None = None
     """URL of the policy under which text and data mining is licensed. Never fetched."""
     robots_sha256: str | None = None
-    """Of the robots.txt that was read. None if there is none, or if it isn't known."""
+    """Hash of the robots.txt that was read. None if there is none, or if it isn't
+    known."""
     robots_fetched_at: datetime | None = None
     tdmrep_sha256: str | None = None
-    """Of ``/.well-known/tdmrep.json``."""
+    """Hash of ``/.well-known/tdmrep.json``. None if it was not read."""
     time: datetime | None = None
     """When all this was looked up."""
 
@@ -95,7 +110,9 @@ class Usage:
         if purpose not in PURPOSES:
             raise KeyError(purpose)
         statement = self.decisive(purpose)
-        return None if statement is None else statement.says[purpose]
+        if statement is None:
+            return None
+        return statement.says[purpose]
 
     @property
     def verdicts(self) -> dict[str, str | None]:
@@ -103,19 +120,22 @@ class Usage:
         return {purpose: self[purpose] for purpose in PURPOSES}
 
     def decisive(self, purpose: str) -> Statement | None:
-        """Return the first statement that says no to *purpose*; if none does, the first that says yes."""
-        said = {
-            one.says[purpose]: one
-            for one in reversed(self.statements)
-            if purpose in one.says
-        }
-        return said.get(NO) or said.get(YES)
+        """Return the first statement that says no to *purpose*; if none does, the first
+        that says yes."""
+        first_yes = None
+        for statement in self.statements:
+            answer = statement.says.get(purpose)
+            if answer == NO:
+                return statement
+            if answer == YES and first_yes is None:
+                first_yes = statement
+        return first_yes
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it, ready for JSON."""
         return {
             **self.verdicts,
-            "statements": [asdict(one) for one in self.statements],
+            "statements": [asdict(statement) for statement in self.statements],
             "licenses": list(self.licenses),
             "tdm_policy": self.tdm_policy,
             "robots_sha256": self.robots_sha256,
@@ -126,233 +146,400 @@ class Usage:
 
 
 def _iso(time: datetime | None) -> str | None:
-    return (
-        None
-        if time is None
-        else time.isoformat(timespec="seconds").replace("+00:00", "Z")
-    )
+    """Return *time*, which is in UTC, as ISO 8601 with a Z:
+    ``2026-11-28T12:00:00Z``."""
+    if time is None:
+        return None
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-LABELS = {"train-ai": TRAINING, "ai-use": INPUT, "search": SEARCH}
-"""The categories of the vocabulary, and our purposes."""
+# Content-Usage
 
-MAX_BYTES = 500
-"""Longer preferences say nothing: these take half a millisecond."""
+LABELS = {
+    "train-ai": TRAINING,
+    "ai-use": INPUT,
+    "search": SEARCH,
+}
+"""The purpose for each category of the vocabulary that ``Content-Usage`` uses."""
+
+MAX_PREFERENCES_LENGTH = 500
+"""Longer values of ``Content-Usage`` say nothing: one of this length takes half a
+millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
-"""What installs the parser of structured fields."""
+"""What installs http-sf, the parser of structured fields."""
 
 
 def read_preferences(value: str) -> dict[str, str | None]:
-    """Parse a dictionary. Return ``"y"`` or ``"n"`` by key, None for all other values; parameters
-    mean nothing, and the last of duplicate keys counts. ``ValueError`` if it isn't a dictionary, and
-    so says nothing; ``ModuleNotFoundError`` if the extra ``usage`` is not installed."""
+    """Parse the value of a ``Content-Usage``, a dictionary as in RFC 9651.
+
+    Return ``"y"`` or ``"n"`` by key, None for all other values. Parameters mean
+    nothing, and the last of duplicate keys counts.
+
+    :raises ValueError: if it isn't a dictionary, and so says nothing
+    :raises ModuleNotFoundError: if the extra ``usage`` is not installed
+    """
     try:
         from http_sf import Token, parse
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
             f"Content-Usage is read with http-sf: {EXTRA}"
         ) from None
-    if len(value) > MAX_BYTES:
-        raise ValueError(f"longer than {MAX_BYTES:,} bytes")
+    if len(value) > MAX_PREFERENCES_LENGTH:
+        raise ValueError(f"longer than {MAX_PREFERENCES_LENGTH:,} bytes")
     members: Any = parse(value.encode("latin-1"), tltype="dictionary")
-    return {
-        key: str(bare) if isinstance(bare, Token) and str(bare) in (YES, NO) else None
-        for key, (bare, _) in members.items()
-    }
+    answers: dict[str, str | None] = {}
+    for key, (item, _parameters) in members.items():
+        # The token y counts, the string "y" doesn't.
+        answers[key] = None
+        if isinstance(item, Token) and str(item) in (YES, NO):
+            answers[key] = str(item)
+    return answers
 
 
 def preferences(value: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose; nothing for what can't be read."""
+    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Usage``;
+    nothing for what can't be read."""
     try:
-        said = read_preferences(value)
+        answers = read_preferences(value)
     except ValueError:
         return {}
-    return {
-        purpose: answer for key, purpose in LABELS.items() if (answer := said.get(key))
-    }
+    says = {}
+    for key, purpose in LABELS.items():
+        answer = answers.get(key)
+        if answer is not None:
+            says[purpose] = answer
+    return says
 
 
 def split_rule(value: str) -> tuple[str, str]:
-    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has none."""
-    if value[:1] != "/":
+    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has
+    none."""
+    if not value.startswith("/"):
         return "", value
-    path, *given = re.split(r"[ \t]", value, maxsplit=1)
-    return path, "".join(given).strip(SPACE)
+    path_and_preferences = re.split(r"[ \t]", value, maxsplit=1)
+    if len(path_and_preferences) == 1:
+        return value, ""
+    path, written = path_and_preferences
+    return path, written.strip(SPACE)
 
 
-# Content-Signal; noai and the like; policy tokens; licenses
+# Content-Signal
 
-SIGNALS = {"search": SEARCH, "ai-input": INPUT, "ai-train": TRAINING}
-"""The signals, and our purposes."""
-VALUES = {"yes": YES, "no": NO}
+SIGNALS = {
+    "search": SEARCH,
+    "ai-input": INPUT,
+    "ai-train": TRAINING,
+}
+"""The purpose for each name of a ``Content-Signal``."""
+
+VALUES = {
+    "yes": YES,
+    "no": NO,
+}
+"""The answer for each value of these signals."""
+
 META_SIGNAL = "content-signal"
-"""The name of metas that are read as the header."""
+"""The name of metas that are read as the header ``Content-Signal``."""
+
 USE = "use"
-"""The most that may be done with the content. In Cloudflare's managed files since July 2026."""
-LEVELS = {"immediate": (SEARCH, TRAINING), "reference": (TRAINING,), "full": ()}
-"""The values of ``use``, from least to most, and the purposes beyond each. To read a page, answer, and
-store nothing is ``immediate``: the ``ai-input`` of a page. To index it, with excerpts and links, is
-``reference``. To reproduce it, as a model that was trained on it may, is ``full``."""
+"""The signal that names the most that may be done with the content. In Cloudflare's
+managed files since July 2026."""
 
-_MAX_SIGNALS = 100  # of one line; there are three
+USE_LEVELS = {
+    "immediate": (SEARCH, TRAINING),
+    "reference": (TRAINING,),
+    "full": (),
+}
+"""The values of ``use``, from least to most, and the purposes that each refuses. To
+read a page, answer, and store nothing is ``immediate``: the ``ai-input`` of a page. To
+index it, with excerpts and links, is ``reference``. To reproduce it, as a model that
+was trained on it may, is ``full``."""
 
-
-def read_signals(value: str) -> list[tuple[str, str, bool]]:
-    """Return name and value of each signal of a line, in lower case, and whether there are blanks
-    around its ``=``: other crawlers may not read it then. People also separate them by semicolons."""
-    found = []
-    for part in value.lower().replace(";", ",").split(",", _MAX_SIGNALS)[:_MAX_SIGNALS]:
-        name, equals, said = part.partition("=")
-        loose = bool(equals) and (name[-1:].isspace() or said[:1].isspace())
-        if part.strip():
-            found.append((name.strip(), said.strip(), loose))
-    return found
+# Signals of one line that are read: there are four, so a longer list is an attack.
+_MAX_SIGNALS = 100
 
 
-def signals(value: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose. If there are both for one, ``"n"`` takes precedence."""
+class Signal(NamedTuple):
+    """One signal of a ``Content-Signal`` line, in lower case."""
+
+    name: str
+    value: str
+    has_blanks: bool
+    """Whether there are blanks around its ``=``: other crawlers may not read it
+    then."""
+
+
+def read_signals(text: str) -> list[Signal]:
+    """Return the signals in *text*, the value of a ``Content-Signal``: known ones and
+    others. People also separate them by semicolons."""
+    text_with_commas = text.lower().replace(";", ",")
+    # The last part has what lies beyond the limit.
+    parts = text_with_commas.split(",", _MAX_SIGNALS)
+    read = []
+    for part in parts[:_MAX_SIGNALS]:
+        if not part.strip():
+            continue
+        name, equals, value = part.partition("=")
+        has_blanks = False
+        if equals:
+            has_blanks = name[-1:].isspace() or value[:1].isspace()
+        read.append(Signal(name.strip(), value.strip(), has_blanks))
+    return read
+
+
+def signals(text: str) -> dict[str, str]:
+    """Return ``"y"`` or ``"n"`` by purpose, given *text*, the value of a
+    ``Content-Signal``. If there are both for one purpose, ``"n"`` takes precedence."""
     says: dict[str, str] = {}
+    # Purposes for which there is an "n", whatever else is said before or after.
     refused: set[str] = set()
-    for name, said, _ in read_signals(value):
-        if name in SIGNALS and said in VALUES:
-            purpose, answer = SIGNALS[name], VALUES[said]
-            says[purpose] = answer
-            if answer == NO:
-                refused.add(purpose)
-        elif name == USE:
-            refused.update(LEVELS.get(said, ()))
-    return says | dict.fromkeys(refused, NO)
+    for signal in read_signals(text):
+        if signal.name == USE:
+            refused.update(USE_LEVELS.get(signal.value, ()))
+            continue
+        purpose = SIGNALS.get(signal.name)
+        answer = VALUES.get(signal.value)
+        if purpose is None or answer is None:
+            continue
+        says[purpose] = answer
+        if answer == NO:
+            refused.add(purpose)
+    for purpose in refused:
+        says[purpose] = NO
+    return says
+
+
+# Headers and metas
+
+MAX_LINES = 100
+"""Of one robots.txt, the most lines of ``Content-Usage`` that count for one crawler,
+and the most of ``Content-Signal``; of one page, the most ``content-signal`` metas."""
 
 
 def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
-    """Return what all ``Content-Usage`` or all ``Content-Signal`` header lines say together."""
+    """Return what the headers called *name* (``Content-Usage`` or ``Content-Signal``)
+    say together: one statement, or none if there are no such headers.
+
+    :param values: those of all headers with this name
+    """
     text = b", ".join(values).decode("latin-1")
     if not text:
         return []
-    says = preferences(text) if name == "Content-Usage" else signals(text)
-    return [Statement(f"header {name}", None, text[:MAX_TEXT], says)]
+    if name == "Content-Usage":
+        says = preferences(text)
+    else:
+        says = signals(text)
+    return [Statement(f"header {name}", None, text[:MAX_STATEMENT_TEXT], says)]
 
 
 def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
-    """Return what the ``content-signal`` metas of a page say: name, content and line of each."""
-    return [
-        Statement(f"meta {name}", line, content[:MAX_TEXT], signals(content))
-        for name, content, line in islice(metas, MAX_LINES)
-    ]
+    """Return what the ``content-signal`` metas of a page say: name, content and line of
+    each."""
+    statements = []
+    for name, content, line in islice(metas, MAX_LINES):
+        text = content[:MAX_STATEMENT_TEXT]
+        statement = Statement(f"meta {name}", line, text, signals(content))
+        statements.append(statement)
+    return statements
 
 
-# noai and noml speak for the images too.
-RULES = {"noai": (TRAINING, IMAGES), "noimageai": (IMAGES,), "noml": (TRAINING, IMAGES)}
+# noai and the like
+
+AI_RULES = {
+    "noai": (TRAINING, IMAGES),
+    "noimageai": (IMAGES,),
+    "noml": (TRAINING, IMAGES),
+}
+"""Page-level rules about AI, and the purposes that each refuses: noai and noml speak
+for the images, too."""
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
-    return [
-        Statement(
-            rule.source, rule.line, rule.name, dict.fromkeys(RULES[rule.name], NO)
-        )
-        for rule in rules.rules
-        if rule.name in RULES
-    ]
+    """Return what the rules about AI say that a page has among its page-level
+    *rules*."""
+    statements = []
+    for rule in rules.rules:
+        refused = AI_RULES.get(rule.name)
+        if refused is not None:
+            says = dict.fromkeys(refused, NO)
+            statements.append(Statement(rule.source, rule.line, rule.name, says))
+    return statements
+
+
+# Policy tokens
 
 
 def token_statement(
     token: str, decision: Decision, purposes: Iterable[str]
 ) -> Statement | None:
-    """Return what robots.txt says to *token*; None for nothing. A line that forbids the page says
-    no. A line that allows it says yes only if its group names the token: permission for all
-    crawlers says nothing about use."""
+    """Return what robots.txt says about *purposes* to a policy token, such as
+    ``CCBot``; None for nothing.
+
+    A line that forbids the page says no. A line that allows it says yes only if its
+    group names the token: permission for all crawlers says nothing about use.
+    """
     rule = decision.rule
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
         return None
-    says = dict.fromkeys(purposes, YES if decision.allowed else NO)
-    return Statement(
-        f"robots.txt for {token}", rule.line, str(rule)[:MAX_TEXT].rstrip(), says
-    )
+    answer = YES if decision.allowed else NO
+    says = dict.fromkeys(purposes, answer)
+    text = str(rule)[:MAX_STATEMENT_TEXT].rstrip()
+    return Statement(f"robots.txt for {token}", rule.line, text, says)
 
+
+# Licenses
 
 MAX_LICENSES = 100
-"""Of one page."""
+"""Licenses of one page, or of one robots.txt, that are reported: more can only be an
+attack."""
 
-_MAX_LINKS = 16 * 1024  # bytes of Link headers that are looked at
+# Bytes of Link headers that are searched for licenses.
+_MAX_LINK_BYTES = 16 * 1024
 _MEDIA_TYPE = "application/rsl+xml"
-_LINK = re.compile(r"<([^<>]*)>([^<>]*)")
-_LICENSE = re.compile(
+# <https://example.com/license.xml>; rel="license"; type="application/rsl+xml"
+_LINK_WITH_PARAMETERS = re.compile(r"<([^<>]*)>([^<>]*)")
+_LICENSE_RELATION = re.compile(
     r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))"
 )
 
 
 def link_licenses(values: Sequence[bytes]) -> list[str]:
-    text = b",".join(values)[:_MAX_LINKS].decode("latin-1")
-    return [
-        url.strip()
-        for url, parameters in _LINK.findall(text)
-        if _MEDIA_TYPE in parameters.lower() and _LICENSE.search(parameters.lower())
-    ][:MAX_LICENSES]
+    """Return the URLs of RSL licenses that a page's ``Link`` headers have, given their
+    *values*."""
+    text = b",".join(values)[:_MAX_LINK_BYTES].decode("latin-1")
+    urls = []
+    for url, written_parameters in _LINK_WITH_PARAMETERS.findall(text):
+        parameters = written_parameters.lower()
+        if _MEDIA_TYPE in parameters and _LICENSE_RELATION.search(parameters):
+            urls.append(url.strip())
+    return urls[:MAX_LICENSES]
 
 
-MAX_LINES = 100
-"""Lines of each kind that count in one crawler's groups, for all pages together."""
+# Lines of robots.txt
 
-# Lines about use that are read in a file, for any agent: a slow machine has to read them in 50 ms.
-_MAX_READ = 5_000
+# Lines about use that are read in a file, for any agent: a slow machine has to read
+# them in 50 ms.
+_MAX_LINES_READ = 5_000
 
-_FIELD = re.compile(
+# A line about use: its field and its value.
+_LINE_ABOUT_USE = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
     re.IGNORECASE | re.ASCII,
 )
-_RULE = re.compile(
+# An allow or disallow line, as protocol/robotstxt.py reads them: with the misspellings
+# that Google accepts, and with a blank instead of the colon.
+_ALLOW_OR_DISALLOW = re.compile(
     r"\n[ \t\v\f]*(?:allow|dis{1,2}al{1,2}ow|diasllow|disallaw)"
     r"(?:[^:#\n]*:|[^\s:#]*[ \t]+[^\s:#]+[ \t\v\f]*(?:[#\n]|\Z))",
     re.IGNORECASE | re.ASCII,
 )
 
 
+class UsageRule(NamedTuple):
+    """A ``Content-Usage`` line of robots.txt."""
+
+    path: Rules | None
+    """Its path, as the only one of these rules; None if the line has no path and is
+    about all pages."""
+    statement: Statement
+
+
 @dataclass(frozen=True, slots=True)
 class RobotsUsage:
     """What a robots.txt says about use, to one crawler."""
 
-    rules: tuple[tuple[Rules | None, Statement], ...] = ()
-    """``Content-Usage`` lines; None where no path is given."""
+    rules: tuple[UsageRule, ...] = ()
+    """``Content-Usage`` lines of the crawler's groups."""
     signals: tuple[Statement, ...] = ()
-    """``Content-Signal`` lines: of the crawler's groups, and those before all groups."""
+    """``Content-Signal`` lines: of the crawler's groups, and those before all
+    groups."""
     licenses: tuple[str, ...] = ()
+    """URLs of ``License`` lines, wherever they are."""
 
     def about(self, path: str, *, allowed: bool) -> list[Statement]:
-        """Return the statements about *path*: those of the longest matching path, and all signals.
+        """Return the statements about *path*: those of the longest matching path, and
+        all signals.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
-        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't apply to it
+        :param allowed: whether it may be fetched; if not, ``Content-Usage`` doesn't
+            apply to it
         """
-        lines = self.rules if allowed else ()
-        keys = [
-            (1 if rules is None else rules.find(path), statement)
-            for rules, statement in lines
-        ]
-        found = [(key >> LENGTH_BIT, statement) for key, statement in keys if key]
-        longest = max((length for length, _ in found), default=0)
-        return [*(one for length, one in found if length == longest), *self.signals]
+        if not allowed:
+            return list(self.signals)
+        # Those of the longest path so far.
+        statements: list[Statement] = []
+        longest = 0
+        for rule in self.rules:
+            length = 0  # of a rule without a path
+            if rule.path is not None:
+                key = rule.path.find(path)
+                if key == 0:
+                    continue  # the rule is about other paths
+                # The key has the length of the path above this bit, see Rules in
+                # protocol/matching.py.
+                length = key >> LENGTH_BIT
+            if length > longest:
+                longest = length
+                statements.clear()
+            if length == longest:
+                statements.append(rule.statement)
+        return [*statements, *self.signals]
 
 
-def lines_about_use(
-    text: str, token: str | None = None
-) -> Iterator[tuple[int, str, str, str, bool | None]]:
-    """Yield number, field (in lower case), value and text of each line about use in a normalised
-    *text*; and whether its group names *token* (in lower case), None before all groups."""
-    if _FIELD.search("\n" + text) is None:
+class UsageLine(NamedTuple):
+    """A line of robots.txt that is about use, for any agent."""
+
+    number: int
+    """Counted from 1."""
+    field: str
+    """``content-usage``, ``content-signal`` or ``license``."""
+    value: str
+    """Without a comment."""
+    written: str
+    """The whole line, with the line end before it."""
+    is_named: bool | None
+    """Whether the line is in a group that names the token that was asked for. None
+    before all groups."""
+
+
+def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
+    """Yield the lines about use in *text*, a normalised robots.txt, and whether each is
+    in a group that names *token* (in lower case)."""
+    if _LINE_ABOUT_USE.search("\n" + text) is None:
         return  # as in most files
-    number, named, ended = 0, None, False
-    for at, (name, stretch) in enumerate(Groups(text)):
-        number += at > 0  # the user-agent line
+    # The number of the latest line that was counted.
+    number = 0
+    # Whether the group names the token. None before all groups.
+    is_named: bool | None = None
+    # Whether the group has a rule, so that the next user-agent line begins another
+    # group.
+    has_rule = False
+    # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch
+    # has the lines after such a line, each with the line end before it. The name is
+    # what the line says: None at the beginning.
+    for index, (name, stretch) in enumerate(Groups(text)):
+        if index > 0:
+            number += 1  # the user-agent line
         if name is not None:
-            named, ended = name == token or bool(named and not ended), False
+            # Consecutive user-agent lines name the agents of one group.
+            was_named = bool(is_named) and not has_rule
+            is_named = name == token or was_named
+            has_rule = False
+        # Up to this place of the stretch, its lines are counted.
         counted = 0
-        for match in _FIELD.finditer(stretch):
-            number += stretch.count("\n", counted, match.start() + 1)
-            counted, kind = match.start() + 1, match[1].lower()
-            ended = ended or kind != "license"
-            yield number, kind, match[2].partition("#")[0].strip(SPACE), match[0], named
-        ended = ended or _RULE.search(stretch) is not None
+        for match in _LINE_ABOUT_USE.finditer(stretch):
+            # The match begins with the line end before its line.
+            line_start = match.start() + 1
+            number += stretch.count("\n", counted, line_start)
+            counted = line_start
+            field_name = match[1].lower()
+            if field_name != "license":
+                has_rule = True
+            value = match[2].partition("#")[0].strip(SPACE)
+            yield UsageLine(number, field_name, value, match[0], is_named)
+        if _ALLOW_OR_DISALLOW.search(stretch) is not None:
+            has_rule = True
         number += stretch.count("\n", counted)
 
 
@@ -362,33 +549,59 @@ def read_robots(body: bytes, token: str | None) -> RobotsUsage:
     :param token: of the group that applies (in any case), ``*``, or None for none
     :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
     """
-    rules: list[tuple[Rules | None, Statement]] = []
-    signs: list[Statement] = []
+    rules: list[UsageRule] = []
+    signal_statements: list[Statement] = []
     licenses: list[str] = []
-    lines = lines_about_use(normalise(body), token and token.lower())
-    for line, kind, value, written, named in islice(lines, _MAX_READ):
-        text = readable(written.strip("\n" + SPACE))[:MAX_TEXT]
-        if kind == "license" and value and len(licenses) < MAX_LICENSES:
-            licenses.append(readable(value))
-        elif kind == "content-signal" and named is not False and len(signs) < MAX_LINES:
-            signs.append(Statement("robots.txt", line, text, signals(value)))
-        elif kind == "content-usage" and named and len(rules) < MAX_LINES:
-            path, given = split_rule(value)
-            statement = Statement("robots.txt", line, text, preferences(given))
-            rules.append(
-                (Rules([path], [ALLOW - 1 - line]) if path else None, statement)
-            )
-    return RobotsUsage(tuple(rules), tuple(signs), tuple(licenses))
+    token_in_lower_case = token.lower() if token else None
+    lines = lines_about_use(normalise(body), token_in_lower_case)
+    for line in islice(lines, _MAX_LINES_READ):
+        if line.field == "license":
+            if line.value and len(licenses) < MAX_LICENSES:
+                licenses.append(readable(line.value))
+        elif line.field == "content-signal":
+            # Lines before all groups (None) count for every crawler.
+            is_for_others = line.is_named is False
+            if not is_for_others and len(signal_statements) < MAX_LINES:
+                says = signals(line.value)
+                signal_statements.append(_statement(line, says))
+        elif line.is_named and len(rules) < MAX_LINES:
+            rules.append(_usage_rule(line))
+    return RobotsUsage(tuple(rules), tuple(signal_statements), tuple(licenses))
+
+
+def _statement(line: UsageLine, says: dict[str, str]) -> Statement:
+    """Return the statement for a line of robots.txt, which *says* something about
+    use."""
+    text = readable(line.written.strip("\n" + SPACE))[:MAX_STATEMENT_TEXT]
+    return Statement("robots.txt", line.number, text, says)
+
+
+def _usage_rule(line: UsageLine) -> UsageRule:
+    """Return what a ``Content-Usage`` line says, and about which path."""
+    path, written_preferences = split_rule(line.value)
+    statement = _statement(line, preferences(written_preferences))
+    if not path:
+        return UsageRule(None, statement)
+    # The number of a disallow rule in this line, see ALLOW in protocol/matching.py.
+    number = ALLOW - 1 - line.number
+    return UsageRule(Rules([path], [number]), statement)
 
 
 # TDM reservations
 
-PATH = "/.well-known/tdmrep.json"
-"""Of the URL of an origin's file."""
+TDMREP_PATH = "/.well-known/tdmrep.json"
+"""The path of an origin's file."""
 
-RESERVATION, POLICY = "tdm-reservation", "tdm-policy"
+RESERVATION = "tdm-reservation"
+"""The name of headers, of metas, and of members of the file: 1 reserves the rights, 0
+doesn't."""
+POLICY = "tdm-policy"
+"""The name of those with the URL of a policy."""
 
-_MAX_LOCATIONS, _MAX_VALUES = 1_000, 100  # more can only be an attack
+# Locations of one file that count: more can only be an attack.
+_MAX_LOCATIONS = 1_000
+# Headers or metas of one page that count: more can only be an attack.
+_MAX_TDM_VALUES = 100
 
 
 class Reservation(NamedTuple):
@@ -404,7 +617,8 @@ class Reservation(NamedTuple):
         return self.statement is not None and MINING in self.statement.says
 
     def __or__(self, other: Reservation) -> Reservation:
-        """Return this one, completed by a less specific one: what a source leaves out resets nothing."""
+        """Return this one, completed by a less specific one: what a source leaves out
+        resets nothing."""
         return Reservation(
             self.statement or other.statement, self.policy or other.policy
         )
@@ -413,30 +627,46 @@ class Reservation(NamedTuple):
 def _reservation(
     source: str, line: int | None, text: str, value: object, policy: object
 ) -> Reservation:
-    value, statement = str(value).strip(), None
-    if value in ("0", "1"):
-        says = {MINING: NO} if value == "1" else {}
-        statement = Statement(source, line, text[:MAX_TEXT], says)
-    url = policy.strip()[:MAX_URL] if isinstance(policy, str) else ""
-    return Reservation(statement, url or None)
+    """Return what *value*, of a ``tdm-reservation``, and *policy*, of a ``tdm-policy``,
+    say together. *source*, *line* and *text* are those of the statement, see
+    :class:`Statement`."""
+    statement = None
+    text = text[:MAX_STATEMENT_TEXT]
+    number = str(value).strip()
+    if number == "1":
+        statement = Statement(source, line, text, {MINING: NO})
+    elif number == "0":
+        # Nothing is reserved, which permits nothing.
+        statement = Statement(source, line, text, {})
+    if not isinstance(policy, str):
+        return Reservation(statement)
+    policy_url = policy.strip()[:MAX_URL]
+    return Reservation(statement, policy_url or None)
 
 
 def reservation_in(
-    place: str, said: Iterable[tuple[str, str, int | None]]
+    place: str, values: Iterable[tuple[str, str, int | None]]
 ) -> Reservation:
-    """Return the first value that reserves something, else the first that is valid. *said*: name,
-    value and line of each ``header`` or ``meta``, which is the *place*."""
-    said = list(islice(said, _MAX_VALUES))
-    policies = [value for name, value, _ in said if name == POLICY]
-    policy = policies[-1] if policies else None
-    valid = Reservation()
-    for name, value, line in said:
-        if name == RESERVATION:
-            reservation = _reservation(f"{place} {name}", line, value, value, policy)
-            if reservation.is_reserved:
-                return reservation
-            valid |= reservation
-    return valid | _reservation(place, None, "", None, policy)
+    """Return the first value that reserves something, else the first that is valid.
+
+    :param place: ``header`` or ``meta``
+    :param values: name, value and line of each header or meta
+    """
+    values = list(islice(values, _MAX_TDM_VALUES))
+    policy = None
+    for name, value, _ in values:
+        if name == POLICY:
+            policy = value  # the last one counts
+    first_valid = Reservation()
+    for name, value, line in values:
+        if name != RESERVATION:
+            continue
+        reservation = _reservation(f"{place} {name}", line, value, value, policy)
+        if reservation.is_reserved:
+            return reservation
+        first_valid |= reservation
+    # Without any reservation, the policy alone: a less specific source may reserve.
+    return first_valid | _reservation(place, None, "", None, policy)
 
 
 class TdmFile:
@@ -446,20 +676,33 @@ class TdmFile:
         self._rules: list[tuple[Rules, Reservation]] = []
         with suppress(ValueError, RecursionError):
             entries = json.loads(body.decode("utf-8-sig"))
-            for entry in entries[:_MAX_LOCATIONS] if isinstance(entries, list) else ():
-                if isinstance(entry, dict) and isinstance(entry.get("location"), str):
+            if not isinstance(entries, list):
+                return
+            for entry in entries[:_MAX_LOCATIONS]:
+                is_object = isinstance(entry, dict)
+                if is_object and isinstance(entry.get("location"), str):
                     self._add(entry)
 
     def _add(self, entry: dict[str, Any]) -> None:
+        """Add the rule of an *entry* whose location is a text: a pattern, as in
+        robots.txt."""
+        # Rules take latin-1, one character for each byte.
         location = entry["location"].encode("utf-8", "replace").decode("latin-1")
-        said = {
-            name: entry[name]
-            for name in ("location", RESERVATION, POLICY)
-            if name in entry
-        }
-        value, policy = said.get(RESERVATION), said.get(POLICY)
-        found = _reservation("tdmrep.json", None, json.dumps(said), value, policy)
-        self._rules.append((Rules([location], [ALLOW - 1]), found))
+        members = {}
+        for name in ("location", RESERVATION, POLICY):
+            if name in entry:
+                members[name] = entry[name]
+        reservation = _reservation(
+            "tdmrep.json",
+            None,
+            json.dumps(members),
+            entry.get(RESERVATION),
+            entry.get(POLICY),
+        )
+        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py:
+        # only its path is used.
+        number = ALLOW - 1
+        self._rules.append((Rules([location], [number]), reservation))
 
     def about(self, path: str) -> Reservation:
         """Return what the first location that matches says.
@@ -467,6 +710,7 @@ class TdmFile:
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """
         for rules, reservation in self._rules:
-            if rules.find(path) >= SHORTEST:
+            key = rules.find(path)
+            if key >= SHORTEST:  # else the location doesn't match, or is empty
                 return reservation
         return Reservation()

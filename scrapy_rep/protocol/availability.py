@@ -16,20 +16,24 @@ from unicodedata import combining, normalize
 from w3lib.encoding import html_body_declared_encoding
 
 # Numbers, and words in letters of any script.
-_TOKEN = re.compile(r"\d+|[^\W\d_]+")
+_WORD_OR_NUMBER = re.compile(r"\d+|[^\W\d_]+")
 # Where titles have the site's name. Not a colon: "SQLSTATE[42S02]: not found".
 _SEPARATOR = re.compile(
     r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
 )
-# Of Turkish and Polish, which normalization leaves.
+# Letters of Turkish and Polish that normalization leaves as they are, and what people write instead.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
-# Limits of a site's name.
-_MAX_WORDS, _MAX_CHARACTERS = 6, 60
+# Words of a site's name, which may stand beside a phrase. What has more is a sentence.
+_MAX_SITE_NAME_WORDS = 6
+# Characters of such a name.
+_MAX_SITE_NAME = 60
+# "404" stands at most so often in a title that says nothing else: as a number, and as a status.
+_MAX_404 = 2
 
 # What wasn't found: in English, German, French, Spanish, Italian and Portuguese; Dutch, Polish, Russian,
 # Chinese, Japanese, Korean, Turkish.
-_WHAT = (
+_THINGS = (
     "page|web page|file|document|url|object|file or directory|the page|this page|that page|the file|"
     "the requested page|the requested file|the requested url|the page you are looking for|"
     "the page you were looking for|"
@@ -45,7 +49,7 @@ _WHAT = (
     "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|존재하지 않는|"
     "sayfa|aradiginiz sayfa|bu sayfa|dosya"
 )
-# In the same order. Some of these words stand in front of what is missing.
+# That it is missing, in the same languages. Some of these words stand before the thing, others after it.
 _MISSING = (
     "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
     "was not found on this server|couldn t be found|can t be found|"
@@ -59,7 +63,7 @@ _MISSING = (
     "は存在しません|が存在しません|찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
 )
 
-# These need no word beside them.
+# Phrases that say the same without a thing.
 _ALONE = (
     "not found|was not found|does not exist|the resource cannot be found|nicht gefunden|"
     "introuvable|non trouve|non trouvee|no encontrado|no encontrada|non trovato|non trovata|"
@@ -67,7 +71,7 @@ _ALONE = (
     "未找到|找不到|見つかりません|見つかりませんでした|찾을 수 없음|찾을 수 없습니다|bulunamadi"
 )
 
-# Words that may surround a phrase.
+# Words that may stand before or after a phrase and say nothing.
 _NOISE = (
     "error http status code oops ooops ops sorry whoops uh oh fehler fehlercode hoppla leider "
     "erreur desole oups statut codigo lo sentimos vaya errore codice spiacenti erro desculpe "
@@ -75,7 +79,8 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words that, beside "Not found", aren't a site's name: something other than a page was not found.
+# Words, and stems of words, that aren't part of a site's name: beside "Not found", they say that something
+# other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -89,66 +94,93 @@ _OUTAGE = (
 
 def _plain(text: str) -> str:
     """Return *text* without case, accents and other ways to write the same."""
-    text = normalize("NFKD", unescape(text)).casefold().translate(_LETTERS)
-    return "".join(one for one in normalize("NFKD", text) if not combining(one))
+    text = normalize("NFKD", unescape(text))
+    text = text.casefold().translate(_LETTERS)
+    # Case folding may bring back what has to be normalized. Accents are characters of their own then.
+    characters = normalize("NFKD", text)
+    return "".join(letter for letter in characters if not combining(letter))
 
 
 def _squashed(text: str) -> str:
-    return "".join(_TOKEN.findall(_plain(text)))
+    """Return only the words and numbers of *text*, without blanks: Chinese has none between words."""
+    return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
-_NOUNS = frozenset(map(_squashed, _WHAT.split("|")))
-_SAYING = frozenset(map(_squashed, _ALONE.split("|")))
-_PREDICATES = _SAYING.union(map(_squashed, _MISSING.split("|")))
-_SURROUNDING = frozenset(map(_squashed, _NOISE.split()))
-_TELLTALE = tuple(map(_squashed, _OUTAGE.split()))
+# The lists above, squashed.
+_SQUASHED_THINGS = frozenset(map(_squashed, _THINGS.split("|")))
+_SQUASHED_ALONE = frozenset(map(_squashed, _ALONE.split("|")))
+_SQUASHED_MISSING = frozenset(map(_squashed, _MISSING.split("|")))
+_SQUASHED_NOISE = frozenset(map(_squashed, _NOISE.split()))
+_SQUASHED_OUTAGE = tuple(map(_squashed, _OUTAGE.split()))
+# What may stand before or after a thing.
+_PREDICATES = _SQUASHED_ALONE | _SQUASHED_MISSING
 
 
-def _says_so(text: str) -> bool:
-    text = (
-        _plain(text).strip().removesuffix("!!1")
-    )  # "Error 404 (Not Found)!!1" is Google's
+def _says_not_found(text: str) -> bool:
+    """Return whether a title or heading is a phrase such as "404 - Page not found", alone or beside the name
+    of the site."""
+    # Google's reads "Error 404 (Not Found)!!1".
+    text = _plain(text).strip().removesuffix("!!1")
     if _is_phrase(text):
         return True
-    parts = [part for part in _SEPARATOR.split(text) if _TOKEN.search(part)]
-    others = [part for part in parts if not _is_phrase(part)]
-    if not len(parts) > len(others) == 1:
+    all_parts = _SEPARATOR.split(text)
+    parts = [part for part in all_parts if _WORD_OR_NUMBER.search(part)]
+    other_parts = [part for part in parts if not _is_phrase(part)]
+    has_phrase = len(other_parts) < len(parts)
+    if not has_phrase or len(other_parts) != 1:
         return False
-    # What is beside the phrase may be the site's name, but not another status or an outage.
-    tokens = _TOKEN.findall(others[0])
-    whole = "".join(tokens)
-    return not (
-        len(tokens) > _MAX_WORDS
-        or len(others[0]) > _MAX_CHARACTERS
-        or any(len(token) == 3 and token.isdigit() for token in tokens)
-        or any(word in whole for word in _TELLTALE)
-    )
+    return _may_be_site_name(other_parts[0])
+
+
+def _may_be_site_name(text: str) -> bool:
+    """Return whether *text*, as ``_plain()`` returns it, may be a site's name: it is short, and names neither
+    another status nor an outage."""
+    words = _WORD_OR_NUMBER.findall(text)
+    if len(words) > _MAX_SITE_NAME_WORDS or len(text) > _MAX_SITE_NAME:
+        return False
+    for word in words:
+        is_status = len(word) == 3 and word.isdigit()
+        if is_status:
+            return False
+    squashed = "".join(words)
+    return not any(outage in squashed for outage in _SQUASHED_OUTAGE)
 
 
 def _is_phrase(text: str) -> bool:
-    """Whether plain *text* says "404", "not found" or both, and no more than that."""
-    words = _TOKEN.findall(text)
-    rest = [word for word in words if word != "404"]
-    while rest and rest[0] in _SURROUNDING:
-        del rest[0]
-    while rest and rest[-1] in _SURROUNDING:
-        del rest[-1]
-    said = "".join(rest)
-    missing = said in _SAYING or any(
-        (said.startswith(noun) and said[len(noun) :] in _PREDICATES)
-        or (said.endswith(noun) and said[: -len(noun)] in _PREDICATES)
-        for noun in _NOUNS
-    )
-    return words.count("404") <= 2 and (missing if rest else "404" in words)
+    """Return whether *text*, as ``_plain()`` returns it, says "404", "not found" or both, and no more."""
+    all_words = _WORD_OR_NUMBER.findall(text)
+    if all_words.count("404") > _MAX_404:
+        return False
+    words = [word for word in all_words if word != "404"]
+    while words and words[0] in _SQUASHED_NOISE:
+        del words[0]
+    while words and words[-1] in _SQUASHED_NOISE:
+        del words[-1]
+    if not words:
+        return "404" in all_words
+    return _says_something_is_missing("".join(words))
+
+
+def _says_something_is_missing(phrase: str) -> bool:
+    """Return whether a squashed *phrase* is one of ``_ALONE``, or a thing beside a predicate."""
+    if phrase in _SQUASHED_ALONE:
+        return True
+    for noun in _SQUASHED_THINGS:
+        if phrase.startswith(noun) and phrase.removeprefix(noun) in _PREDICATES:
+            return True
+        if phrase.endswith(noun) and phrase.removesuffix(noun) in _PREDICATES:
+            return True
+    return False
 
 
 MAX_HOPS = 5
 """How many redirects are followed (REP.md section 2)."""
 
 UNCHANGED = 304
-"""The status that answers a question which a request for robots.txt doesn't ask."""
+"""The status "not modified". It answers a conditional request, and ours for robots.txt isn't one."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+"""The statuses of redirects that are followed."""
 
 STATUSES = (100, 999)
 """The smallest and the largest valid HTTP status."""
@@ -165,31 +197,33 @@ WALL_SIGNS = (
 documentation of Cloudflare and of AWS WAF names them. The latter sends no page to a client that doesn't
 ask for HTML."""
 
-# Of a 206: the first byte, the last one, and how many there are.
+# The Content-Range of a 206.
 _RANGE = re.compile(
-    r"\s*bytes\s+([0-9]{1,15})-([0-9]{1,15})/([0-9]{1,15})\s*", re.IGNORECASE
+    r"\s*bytes\s+(?P<first>[0-9]{1,15})-(?P<last>[0-9]{1,15})/(?P<size>[0-9]{1,15})\s*",
+    re.IGNORECASE,
 )
 
-# How many bytes of a page are searched.
-_SEARCHED = 65536
+# Bytes of a page that are searched for a title and a heading.
+_MAX_SEARCHED = 65536
 
-# A web page, such as an error page sent with status 200.
-_HTML = re.compile(
+# The beginning of a web page, such as an error page sent with status 200.
+_WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
 )
-# A rule with a path or an empty one, not a word of a page's text that begins a line. Linear.
-_RULE = re.compile(
+# A line of robots.txt that is a rule with a path, or an empty one; not a word of a page's text that begins
+# a line. Linear.
+_RULE_LINE = re.compile(
     rb"(?:\A|[\r\n])[ \t\v\f]*(?:allow|diss?all?ow|diasllow|disallaw)"
     rb"(?:[^\r\n:#]*:[ \t]*(?:[/*]|[\r\n#]|\Z)|[^\r\n:# \t]*[ \t]+[/*])",
     re.IGNORECASE,
 )
 
-# The first one, and its text if it ends soon.
+# A title or a heading. Group 1: its text, if it ends soon.
 _TITLE = re.compile(rb"<title\b(?:[^<>]{0,500}>([^<]{0,500}))?", re.IGNORECASE)
 _HEADING = re.compile(
     rb"<h[1-6]\b(?:[^<>]{0,500}>(.{0,500}?)</h[1-6]\s*>)?", re.IGNORECASE | re.DOTALL
 )
-_TAG = re.compile(rb"<[^<>]*>")
+_ANY_TAG = re.compile(rb"<[^<>]*>")
 
 
 class Outcome(Enum):
@@ -206,19 +240,25 @@ class Outcome(Enum):
 def is_whole(content_range: str | None) -> bool:
     """Return whether a 206 with this ``Content-Range`` has all of the file."""
     sent = _RANGE.fullmatch(content_range or "")
-    return sent is not None and int(sent[1]) == 0 and int(sent[2]) + 1 == int(sent[3])
+    if sent is None:
+        return False
+    first, last, size = map(int, sent.groups())
+    # Bytes are counted from 0.
+    return first == 0 and last == size - 1
 
 
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
     """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be followed.
 
-    A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that send 999 don't want to answer.
+    A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that
+    send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
         ``Retry-After``: then the origin itself says that the trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES
+    # 429, too many requests, counts as 5xx.
     if 300 <= status < 500 and status not in (UNCHANGED, 429):
         return Outcome.MISSING
     if soft_404 and 500 <= status < 600 and is_soft_404(body):
@@ -228,32 +268,38 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
 
 def is_html(body: bytes) -> bool:
     """Return whether *body* is a page of HTML, or XML."""
-    return _HTML.match(body) is not None
+    return _WEB_PAGE.match(body) is not None
 
 
 def is_challenge(status: int | None, body: bytes) -> bool:
     """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML, without a rule."""
-    return status in (200, 202) and is_html(body) and _RULE.search(body) is None
+    if status not in (200, 202) or not is_html(body):
+        return False
+    return _RULE_LINE.search(body) is None
 
 
 def is_soft_404(body: bytes) -> bool:
     """Return whether an HTML page's title or first heading is "404", "Page not found" or the like."""
-    head = body[:_SEARCHED]
-    found = (pattern.search(head) for pattern in (_TITLE, _HEADING))
-    texts = [_TAG.sub(b" ", match[1]) for match in found if match and match[1]]
-    return any(_says_so(_decoded(text, head)) for text in texts)
+    head = body[:_MAX_SEARCHED]
+    for pattern in (_TITLE, _HEADING):
+        element = pattern.search(head)
+        if element is None or not element[1]:
+            continue
+        text = _ANY_TAG.sub(b" ", element[1])
+        if _says_not_found(_decoded(text, head)):
+            return True
+    return False
 
 
 def _decoded(text: bytes, head: bytes) -> str:
+    """Return *text* from a page. Whatever the page's *head* declares, it may be UTF-8."""
     try:
         return text.decode()
-    except (
-        UnicodeDecodeError
-    ):  # whatever the page declares, many are UTF-8, or else Latin
+    except UnicodeDecodeError:
         charset = html_body_declared_encoding(head)
-        try:
-            return text.decode(
-                "cp1252" if charset in (None, "utf-8") else charset, "replace"
-            )
-        except (LookupError, ValueError):  # no charset of text
-            return ""
+    if charset in (None, "utf-8"):  # then most are Latin
+        charset = "cp1252"
+    try:
+        return text.decode(charset, "replace")
+    except (LookupError, ValueError):  # the charset is not one of text
+        return ""

@@ -13,7 +13,7 @@ import codecs
 import re
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 SitemapEntry = dict[str, Any]
@@ -34,42 +34,59 @@ class Kind(str, Enum):
     ATOM = "atom"
 
 
-MAX_TEXT = 65536
+MAX_ELEMENT_TEXT = 65536
 """Characters of a text, and of a tag. No URL is as long."""
 
 # Characters of a processing instruction without a proper end.
 _MAX_INSTRUCTION = 1_000
-# Of one entry: characters; tags; different names, and characters of one.
-_MAX_ENTRY, _MAX_TAGS = 4 * MAX_TEXT, 5_000
-_MAX_NAMES, _MAX_NAME = 1_000, 100
+# Characters of one entry.
+_MAX_ENTRY = 4 * MAX_ELEMENT_TEXT
+# Tags of one entry.
+_MAX_TAGS = 5_000
+# Different names of elements in one entry.
+_MAX_NAMES = 1_000
+# Characters of such a name.
+_MAX_NAME = 100
+# Characters of an xml:base: all relative links become longer by it.
+_MAX_BASE = MAX_ELEMENT_TEXT // 8
 
-# To be linear, no pattern looks beyond the next "<", and none divides attributes in two ways.
+# What follows the name in a tag. To be linear, no pattern here looks beyond the next "<", and none divides
+# attributes in two ways.
 _ATTRIBUTES = (
     r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
 )
+# How comments, CDATA sections and processing instructions begin after the "<", and how they end. Tags in
+# them are no tags.
 _SECTION = r"(!--|!\[CDATA\[|\?)"
-_ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
+_SECTION_ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
 _XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
+# What matters before the root element. Groups: a section's beginning; the declaration of an entity; name
+# and attributes of the root element.
 _PROLOG = re.compile(
     rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE
 )
+# Groups: a section's beginning; "/" in an end tag; name and attributes.
 _TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
-# An end tag; or a start tag, with what follows if that is only text and the element's end.
+# An element within an entry. Groups: the name in an end tag; name and attributes in a start tag; what
+# follows the start tag, if that is only text and the element's end.
 _PART = re.compile(
     rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)"
 )
-_ATTRIBUTE = re.compile(
+# Groups: name, and the value in double or in single quotes.
+_XML_ATTRIBUTE = re.compile(
     "(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')"
 )
 _SCHEME = re.compile("[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
-_FALSE = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
+# The attribute by which an RSS feed says that a guid is no URL.
+_NO_PERMALINK = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
 
+# Groups: the number in decimal or in hexadecimal notation, or the name.
 _REFERENCE = re.compile(
     r"&(?:#([0-9]{1,8});|#x([0-9a-fA-F]{1,8});|([A-Za-z_][\w.-]{0,30});)", re.ASCII
 )
 _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-# The replacement character stands for bytes that aren't text.
-_WRONG = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\uffff]")
+# Characters that XML doesn't allow. The replacement character stands for bytes that aren't text.
+_NOT_ALLOWED = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\uffff]")
 
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
@@ -77,16 +94,29 @@ _DECLARATION = re.compile(
 # How the names of Python's codecs begin that contain ASCII, as the declaration does, and are safe.
 _ENCODINGS = ("big5", "cp", "euc_", "gb", "iso8859", "koi8", "mac", "shift_jis")
 
-# By the name of the root element; the name of its entries; what feeds call things.
-_ROOTS: dict[str, tuple[Kind, str, dict[str, str]]] = {
-    "urlset": (Kind.URLSET, "url", {}),
-    "sitemapindex": (Kind.INDEX, "sitemap", {}),
-    "rss": (Kind.RSS, "item", {"link": "loc", "pubDate": "lastmod"}),
-    "feed": (Kind.ATOM, "entry", {"updated": "lastmod"}),
+
+class _Format(NamedTuple):
+    """What files with the same root element have in common."""
+
+    kind: Kind
+    entry_name: str
+    """The name of the elements that are entries."""
+    feed_keys: dict[str, str]
+    """Keys of entries by what feeds call them. Empty: the file is no feed."""
+
+
+# By the name of the root element.
+_FORMATS = {
+    "urlset": _Format(Kind.URLSET, "url", {}),
+    "sitemapindex": _Format(Kind.INDEX, "sitemap", {}),
+    "rss": _Format(Kind.RSS, "item", {"link": "loc", "pubDate": "lastmod"}),
+    "feed": _Format(Kind.ATOM, "entry", {"updated": "lastmod"}),
 }
-_ITEMS = ("url", "sitemap")
+# Entries of sitemaps that are no feeds.
+_SITEMAP_ENTRIES = ("url", "sitemap")
+# Usual prefixes of the elements of extensions.
 _EXTENSIONS = frozenset(
-    (
+    {
         "atom",
         "code",
         "geo",
@@ -97,24 +127,32 @@ _EXTENSIONS = frozenset(
         "pagemap",
         "video",
         "xhtml",
-    )
+    }
 )
 # The elements of extensions that are read, and the keys of entries for what is in them.
-_GROUPS = {"news": "news", "image": "images", "video": "videos"}
-_MEDIA = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
+_EXTENSION_KEYS = {"news": "news", "image": "images", "video": "videos"}
+# The elements in image:image and video:video whose text is a URL.
+_MEDIA_URLS = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
 # Keys of entries that don't come from an element of that name.
-_RESERVED = frozenset(("alternate", "broken", "hreflang", *_GROUPS.values()))
+_RESERVED = frozenset(("alternate", "broken", "hreflang", *_EXTENSION_KEYS.values()))
 
 
-class _Damage(ValueError):
-    """What is wrong with a text."""
+class _DamageError(ValueError):
+    """A text isn't as XML has it. The message says what is wrong."""
 
 
 class XmlFeed:
-    """Turns bytes into entries."""
+    """Turns the bytes of a sitemap or feed in XML into entries, piece by piece.
 
-    root: str | None = None  # local name of the root element, once seen
+    Outside of entries, a pattern finds the next *mark*: a tag of an entry or of the root element, or the
+    beginning of a section (a comment, CDATA, a processing instruction). Within an entry, the text between
+    the marks is gathered. When the entry ends, its elements are read from that.
+    """
+
+    root: str | None = None
+    """The name of the root element, without its prefix; None until it was seen."""
     kind: Kind | None = None
+    """None until the root element was seen, and if that is no sitemap's."""
     problem: str | None = None
     """The first error that cost something."""
     over = False
@@ -126,295 +164,398 @@ class XmlFeed:
         """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
         where the file is from, to resolve relative links in feeds."""
         self._media = media
+        # The URL to which relative links of a feed refer.
         self._base = url
+        # The URL to which those in the open entry refer.
         self._entry_base = url
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
-        self._text, self._at = "", 0  # what is being read, and how far it is searched
-        self._lines = 1  # the number of its first
-        self._marks = _PROLOG  # finds what matters outside of entries
-        self._closed = False  # whether the root element was
-        self._is_last = False  # whether nothing comes after what is being read
-        self._instructions_end = (
-            True  # whether all processing instructions so far had an end
-        )
+        # The text that has been decoded and can't be forgotten yet.
+        self._text = ""
+        # Up to where this text has been searched for tags.
+        self._position = 0
+        # The number of this text's first line in the file.
+        self._first_line = 1
+        # Whether nothing comes after this text.
+        self._is_last = False
+        # The pattern that finds the next mark.
+        self._marks = _PROLOG
+        self._is_root_closed = False
+        # Whether all processing instructions so far had an end.
+        self._instructions_have_ends = True
+        # The entries that are complete, and not returned yet.
         self._entries: list[SitemapEntry] = []
-        self._items = ""  # see _ROOTS
-        self._other = ""  # the first element in place of an entry
-        self._renamed: dict[str, str] = {}
-        self._item = ""  # the name of the open entry's element, with prefix
-        self._from = 0  # where the unread part of that one begins
-        self._parts: list[str] = []  # what was before that, without sections
+        # From the _Format of the file.
+        self._entry_name = ""
+        self._feed_keys: dict[str, str] = {}
+        # The first element in place of an entry that is none.
+        self._unexpected = ""
+        # The name of the open entry's element, with its prefix; empty if none is open.
+        self._open_entry = ""
+        # Where the part of the open entry begins that isn't in _entry_parts yet.
+        self._entry_position = 0
+        # The text of the open entry before that, without comments and processing instructions.
+        self._entry_parts: list[str] = []
         if unknown:
-            self._damaged(f"unknown encoding {unknown}, read as UTF-8")
+            self._note_damage(f"unknown encoding {unknown}, read as UTF-8")
 
     def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
         """Return the entries that *data* completes. One cut off by the end of the file is lost."""
         self._is_last = last
         self._text += self._decoder.decode(data, last)
-        waiting = False  # for the end of a section
-        while not (self.over or waiting):
-            mark = self._marks.search(self._text, self._at)
+        needs_more_data = False
+        while not (self.over or needs_more_data):
+            mark = self._marks.search(self._text, self._position)
             if mark is None:
-                begun = self._text.rfind("<", self._at)
-                self._at = begun if begun >= 0 else len(self._text)
+                # What begins with the last "<" may be a tag that goes on in the next piece.
+                last_tag = self._text.rfind("<", self._position)
+                self._position = last_tag if last_tag >= 0 else len(self._text)
                 break
-            self._at = mark.end()
-            if mark[1]:
-                waiting = not self._section(mark)
+            self._position = mark.end()
+            # In all patterns of marks, group 1 is the beginning of a section.
+            is_section = mark[1] is not None
+            if is_section:
+                needs_more_data = not self._pass_section(mark)
             elif self.root is None:
-                self._begin(*mark.group(2, 3, 4))
+                _, entity, name, attributes = mark.groups()
+                self._begin(entity, name, attributes)
             else:
-                self._tag(mark)
-        self._forget()
-        if last and not self._closed and not self.over:
-            self._damaged("the file ends too early")
-        if last and self._other:
-            ignored = (
-                f"<{self._other[:100]}> is no entry of a {self.root}, and was ignored"
-            )
-            self.problem = self.problem or ignored
-        entries, self._entries = self._entries, []
+                self._take_tag(mark)
+        self._forget_read_text()
+        if last:
+            self._check_end()
+        entries = self._entries
+        self._entries = []
         return entries
 
-    def _section(self, mark: re.Match[str]) -> bool:
-        """Read a comment, a CDATA section or a processing instruction; return whether its end is there."""
-        text, start, kind = self._text, mark.end(), mark[1].upper()
-        if kind == "?":
-            return self._instruction(mark)
-        end = text.find(_ENDS[kind], start)
+    def _check_end(self) -> None:
+        """Note what the end of the file shows to be wrong with it."""
+        if not self._is_root_closed and not self.over:
+            self._note_damage("the file ends too early")
+        if self._unexpected and self.problem is None:
+            name = self._unexpected[:100]
+            self.problem = f"<{name}> is no entry of a {self.root}, and was ignored"
+
+    def _pass_section(self, mark: re.Match[str]) -> bool:
+        """Pass over a comment, a CDATA section or a processing instruction. *mark* is its beginning. In an
+        entry, the text of a CDATA section is kept, with its special characters as references.
+
+        Return whether the section's end is there. If not, it is read again with the next piece.
+        """
+        opening = mark[1].upper()
+        if opening == "?":
+            return self._pass_instruction(mark)
+        text = self._text
+        start = mark.end()
+        closing = _SECTION_ENDS[opening]
+        end = text.find(closing, start)
         if end < 0:
-            self._at = mark.start()
-            if not self._item:  # all but what may be part of its end can be forgotten
-                kept = max(start, len(text) - 2)
-                self._lines += text.count("\n", start, kept)
-                self._text = text[:start] + text[kept:]
+            self._position = mark.start()
+            if not self._open_entry:
+                # Forget what was searched, but for two characters that may begin the section's end.
+                kept_from = max(start, len(text) - 2)
+                self._first_line += text.count("\n", start, kept_from)
+                self._text = text[:start] + text[kept_from:]
             return False
-        self._at = end + len(_ENDS[kind])
-        if self._item:
-            self._parts.append(text[self._from : mark.start()])
-            if kind != "!--":
-                self._parts.append(
-                    text[start:end].replace("&", "&amp;").replace("<", "&lt;")
-                )
-            self._from = self._at
+        self._position = end + len(closing)
+        if self._open_entry:
+            content = ""
+            if opening == "![CDATA[":
+                content = text[start:end].replace("&", "&amp;").replace("<", "&lt;")
+            self._replace_in_entry(mark, content)
         return True
 
-    def _instruction(self, mark: re.Match[str]) -> bool:
-        """Pass over a processing instruction; return whether its end is there. One without an end ends
-        as a tag does, so that no entry after it is lost; as does the declaration, which people write so."""
-        text, start = self._text, mark.end()
+    def _pass_instruction(self, mark: re.Match[str]) -> bool:
+        """Pass over a processing instruction; return whether its end is there. One without a proper end ends
+        as a tag does, so that no entry after it is lost. So does the XML declaration in any case, since
+        people leave out its "?"."""
+        text = self._text
+        start = mark.end()
         end = -1
-        if self._instructions_end and not _XML_DECLARATION.match(text, start):
-            end = text.find("?>", start, start + MAX_TEXT)
-            if end < 0 and not self._is_last and len(text) - start < MAX_TEXT:
-                self._at = mark.start()  # wait for more
+        if self._instructions_have_ends and not _XML_DECLARATION.match(text, start):
+            end = text.find("?>", start, start + MAX_ELEMENT_TEXT)
+            may_follow = not self._is_last and len(text) - start < MAX_ELEMENT_TEXT
+            if end < 0 and may_follow:
+                self._position = mark.start()  # to read it again with the next piece
                 return False
-            # Searching for each of a million would take long.
-            self._instructions_end = end >= 0
-        at = (
-            end + 2 if end >= 0 else text.find(">", start, start + _MAX_INSTRUCTION) + 1
-        )
-        self._at = at or start
-        if self._item:
-            self._parts.append(text[self._from : mark.start()])
-            self._from = self._at
+            # Once one has no end, none is searched for: a million of such searches would take long.
+            self._instructions_have_ends = end >= 0
+        if end >= 0:
+            self._position = end + len("?>")
+        else:
+            tag_end = text.find(">", start, start + _MAX_INSTRUCTION)
+            self._position = tag_end + 1 if tag_end >= 0 else start
+        if self._open_entry:
+            self._replace_in_entry(mark, "")
         return True
 
-    def _forget(self) -> None:
-        """Forget what was read."""
-        kept = self._from if self._item else self._at
-        self._parts = ["".join(self._parts)]  # comments may cut an entry into millions
-        size = len(self._parts[0]) + len(self._text) - kept
-        if self._item and size > _MAX_ENTRY:
-            self._damaged(f"an entry is longer than {_MAX_ENTRY} characters")
-            self._finish(self._at)
-            kept = self._at
-        elif not self._item and size > MAX_TEXT:
-            kept = len(self._text)
-        self._lines += self._text.count("\n", 0, kept)
-        self._text = self._text[kept:]
-        self._at, self._from = max(self._at - kept, 0), 0
+    def _replace_in_entry(self, mark: re.Match[str], replacement: str) -> None:
+        """In the text of the open entry, put *replacement* for what begins with *mark* and ends where
+        searching goes on."""
+        before = self._text[self._entry_position : mark.start()]
+        self._entry_parts += [before, replacement]
+        self._entry_position = self._position
+
+    def _forget_read_text(self) -> None:
+        """Forget all text but that of the open entry, and what may be the beginning of a tag. If an entry has
+        become too long, it ends here; a tag that has is passed over."""
+        kept_from = self._entry_position if self._open_entry else self._position
+        # Comments may cut an entry into millions of parts.
+        gathered = "".join(self._entry_parts)
+        self._entry_parts = [gathered]
+        size = len(gathered) + len(self._text) - kept_from
+        if self._open_entry and size > _MAX_ENTRY:
+            self._note_damage(f"an entry is longer than {_MAX_ENTRY} characters")
+            self._finish_entry(self._position)
+            kept_from = self._position
+        elif not self._open_entry and size > MAX_ELEMENT_TEXT:
+            kept_from = len(self._text)
+        self._first_line += self._text.count("\n", 0, kept_from)
+        self._text = self._text[kept_from:]
+        self._position = max(self._position - kept_from, 0)
+        self._entry_position = 0
 
     def _begin(self, entity: str | None, name: str, attributes: str) -> None:
         """Handle the start tag of the root element, or the declaration of an *entity*."""
-        self.over = True
         if entity:
-            # URLs would lack them.
+            # URLs would lack what these stand for.
             self.problem = "it declares XML entities, which are not resolved"
+            self.over = True
             return
         self.root = name.rpartition(":")[2]
-        if self.root in _ROOTS:
-            self.over, self._closed = False, attributes.endswith("/")
-            self.kind, self._items, self._renamed = _ROOTS[self.root]
-            self._marks = self._marks_of_entries() if self._renamed else _TAG
-            self._base = self._entry_base = self._based(self._base, attributes)
+        if self.root not in _FORMATS:
+            self.over = True
+            return
+        file_format = _FORMATS[self.root]
+        self.kind = file_format.kind
+        self._entry_name = file_format.entry_name
+        self._feed_keys = file_format.feed_keys
+        self._is_root_closed = attributes.endswith("/")
+        # A sitemap's first element shows what its entries look like (_learn_from()).
+        self._marks = self._marks_of_entries() if self._feed_keys else _TAG
+        self._base = self._base_within(self._base, attributes)
+        self._entry_base = self._base
 
-    def _marks_of_entries(self, bare: str = "") -> re.Pattern[str]:
-        """Return what finds tags of entries and of the root element."""
-        others = () if self._renamed else _ITEMS
-        names = rf"{bare}(?:[^\s<>/:]+:)?(?:{'|'.join((self._items, *others, self.root or ''))})"
-        return re.compile(rf"<(?:{_SECTION}|(/?)({names}){_ATTRIBUTES})")
+    def _marks_of_entries(self, *further_names: str) -> re.Pattern[str]:
+        """Return the pattern of tags of entries and of the root element, with any prefix, and of elements
+        with *further_names*, without one."""
+        names = [self._entry_name, self.root or ""]
+        if not self._feed_keys:
+            names += _SITEMAP_ENTRIES
+        alternatives = "|".join(names)
+        with_prefix = rf"(?:[^\s<>/:]+:)?(?:{alternatives})"
+        any_name = "|".join([*further_names, with_prefix])
+        return re.compile(rf"<(?:{_SECTION}|(/?)({any_name}){_ATTRIBUTES})")
 
-    def _tag(self, mark: re.Match[str]) -> None:
+    def _take_tag(self, mark: re.Match[str]) -> None:
         """Handle a tag of an entry or of the root element, or the first one within that."""
-        _, end, name, attributes = mark.groups()
+        _, slash, name, attributes = mark.groups()
         local = name.rpartition(":")[2]
-        if self._item and (name == self._item or (end and local == self.root)):
-            self._finish(mark.start())
-        if end:
-            self._closed = self._closed or local == self.root
-        elif (
-            not self._item
-            and self._is_entry(name, local)
-            and not attributes.endswith("/")
-        ):
-            self._item, self._from = name, mark.end()
-            if self._renamed:
-                self._entry_base = self._based(self._base, attributes)
+        if self._open_entry:
+            # If an entry's end tag is missing, the next entry or the end of the root ends it.
+            is_end_of_root = slash and local == self.root
+            if name == self._open_entry or is_end_of_root:
+                self._finish_entry(mark.start())
+        if slash:
+            if local == self.root:
+                self._is_root_closed = True
+            return
+        if self._open_entry:
+            return
+        self._learn_from(name, local)
+        is_empty = attributes.endswith("/")
+        if self._is_entry(name, local) and not is_empty:
+            self._open_entry = name
+            self._entry_position = mark.end()
+            if self._feed_keys:
+                self._entry_base = self._base_within(self._base, attributes)
+
+    def _learn_from(self, name: str, local: str) -> None:
+        """Learn from an element outside of entries what tags to look for, and whether the file has something
+        else in place of entries. *local* is its *name* without the prefix."""
+        if self._marks is _TAG and local != self.root:
+            # The first element. All later ones but entries may be passed over.
+            further_names = ["loc"] if name == "loc" else []
+            self._marks = self._marks_of_entries(*further_names)
+        if local == self.root:
+            return
+        if not self._is_entry(name, local):
+            self._unexpected = self._unexpected or local
+        elif self._unexpected not in _SITEMAP_ENTRIES:
+            # Something harmless before the first entry. But a <sitemap> in a urlset remains wrong.
+            self._unexpected = ""
 
     def _is_entry(self, name: str, local: str) -> bool:
-        """Whether an element is an entry."""
-        if self._marks is _TAG and local != self.root:  # the first element
-            self._marks = self._marks_of_entries("loc|" if name == "loc" else "")
-        is_entry = (
-            local == self._items or name == "loc"
-        )  # the tags around that are missing
-        if is_entry:
-            if self._other not in _ITEMS:
-                self._other = ""
-        elif local != self.root:
-            self._other = self._other or local
-        return is_entry
+        """Return whether an element is an entry, or a ``loc`` where the tags of the entry are missing."""
+        return local == self._entry_name or name == "loc"
 
-    def _finish(self, upto: int) -> None:
-        """Read the entry that ends there."""
-        text = "".join([*self._parts, self._text[self._from : upto]])
+    def _finish_entry(self, end: int) -> None:
+        """Read the open entry, which ends at *end*."""
+        self._entry_parts.append(self._text[self._entry_position : end])
+        text = "".join(self._entry_parts)
         entry: SitemapEntry = {}
         self._read(entry, text)
-        if not (entry or self._renamed or "<" in text) and text.strip():
-            self._child(entry, "loc", "", text, core=True)  # <loc> is missing
+        is_bare_text = "<" not in text and text.strip()
+        if not entry and not self._feed_keys and is_bare_text:  # <loc> is missing
+            self._add_child(entry, "loc", "", text, is_core=True)
         if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
             entry["loc"] = entry["guid"]
         if entry:
             self._entries.append(entry)
-        self._item, self._parts = "", []
+        self._open_entry = ""
+        self._entry_parts = []
 
     def _read(self, entry: SitemapEntry, text: str) -> None:
-        """Read an entry. Its URL may be within an element whose end tag is missing."""
-        own, renamed = self._item.rpartition(":")[0], self._renamed
-        outer = inner = ""  # outer: the outermost element that is open
+        """Read the *text* between an entry's tags. The entry's URL may be within an element whose end tag
+        is missing."""
+        own_prefix = self._open_entry.rpartition(":")[0]
+        feed_keys = self._feed_keys
+        # The outermost element that is open, and the first URL that was seen within it.
+        open_element = ""
+        url_within = ""
         for part in islice(_PART.finditer(text), _MAX_TAGS):
+            # content: the element's text; None if it has more than text, or no end tag.
             ended, name, attributes, content = part.groups()
             if ended:
-                if ended == outer:
-                    outer = inner = ""
+                if ended == open_element:
+                    open_element = ""
+                    url_within = ""
                 continue
             prefix, _, local = name.rpartition(":")
-            # A missing or wrong namespace loses nothing, but feeds have elements of others.
-            core = prefix == own or not (renamed or prefix.lower() in _EXTENSIONS)
-            local = renamed.get(local, local) if core else local
-            if local == "link" and self._link(
-                entry, attributes, core=core, within=bool(outer)
-            ):
-                continue
+            # Core elements are those of sitemaps or of the feed's format, not of an extension. A missing
+            # or wrong namespace loses nothing, but feeds have elements of many others.
+            is_core = prefix == own_prefix
+            if not is_core and not feed_keys:
+                is_core = prefix.lower() not in _EXTENSIONS
+            if is_core:
+                local = feed_keys.get(local, local)
+            if local == "link" and self._may_have_href(is_core=is_core):
+                values = _values_in(attributes)
+                if values.get("href"):
+                    is_nested = open_element != ""
+                    self._add_link(entry, attributes, values, is_nested=is_nested)
+                    continue
             if content is None and not attributes.endswith("/"):
-                if core and local == "loc" and not outer and not entry.get("loc"):
-                    self._damaged("an element in a URL")
+                is_url = is_core and local == "loc" and not open_element
+                if is_url and not entry.get("loc"):
+                    self._note_damage("an element in a URL")
                     entry["broken"] = True
-                outer = outer or name
-            elif not outer:
-                self._child(entry, local, attributes, content or "", core=core)
-            elif core and local == "loc":
-                inner = inner or self._resolved(content or "") or ""
-            elif group := _GROUPS.get(outer.rpartition(":")[2]):
-                self._of_extension(entry, group, local, content or "")
-        if inner and not entry.get("loc"):
-            entry["loc"] = inner
+                open_element = open_element or name
+            elif not open_element:
+                text_within = content or ""
+                self._add_child(entry, local, attributes, text_within, is_core=is_core)
+            elif is_core and local == "loc":
+                url_within = url_within or self._resolved(content or "") or ""
+            else:
+                extension = open_element.rpartition(":")[2]
+                key = _EXTENSION_KEYS.get(extension)
+                if key is not None:
+                    self._add_of_extension(entry, key, local, content or "")
+        if url_within and not entry.get("loc"):
+            entry["loc"] = url_within
 
-    def _child(
+    def _add_child(
         self,
         entry: SitemapEntry,
         name: str,
         attributes: str,
         content: str,
         *,
-        core: bool,
+        is_core: bool,
     ) -> None:
-        """Add a child of the entry, which contains only text."""
-        if not core and (name == "loc" or self._renamed):
+        """Add a child of the entry that contains only text, its *content*, if this is to be read."""
+        if not is_core and (name == "loc" or self._feed_keys):
             return
-        if name == "guid" and self.kind is Kind.RSS and _FALSE.search(attributes):
+        is_guid = name == "guid" and self.kind is Kind.RSS
+        if is_guid and _NO_PERMALINK.search(attributes):
             return
-        if (
-            name == "loc"
-            and (entry.get("loc") or "broken" in entry)
-            and not self._renamed
-        ):
-            self._entries.append(entry.copy())  # tags are missing between two entries
-            entry.clear()
-        new = not entry.get(name) and len(entry) < _MAX_NAMES
-        if not new or name in _RESERVED or len(name) > _MAX_NAME:
+        if name == "loc" and not self._feed_keys:
+            has_url = entry.get("loc") or "broken" in entry
+            if has_url:  # the tags between two entries are missing
+                self._entries.append(entry.copy())
+                entry.clear()
+        if entry.get(name) or len(entry) >= _MAX_NAMES:
             return
-        if (value := self._resolved(content, told=name == "loc")) is not None:
-            if name == "loc" and self._renamed:
-                value = self._absolute(value, self._based(self._entry_base, attributes))
-            entry[name] = value
-        elif name == "loc":
-            entry["broken"] = True
+        if name in _RESERVED or len(name) > _MAX_NAME:
+            return
+        value = self._resolved(content, is_url=name == "loc")
+        if value is None:
+            if name == "loc":
+                entry["broken"] = True
+            return
+        if name == "loc" and self._feed_keys:
+            base = self._base_within(self._entry_base, attributes)
+            value = self._absolute(value, base)
+        entry[name] = value
 
-    def _of_extension(
-        self, entry: SitemapEntry, group: str, name: str, content: str
+    def _add_of_extension(
+        self, entry: SitemapEntry, key: str, name: str, content: str
     ) -> None:
-        """Add what is in an element of an extension, such as image:loc."""
-        if group == "news":
-            wanted = name not in entry.setdefault(group, {}) and len(name) <= _MAX_NAME
+        """Add what is in an element of an extension, such as image:loc. *key* is that of the entry, *name*
+        the element's without its prefix."""
+        if key == "news":
+            news = entry.setdefault("news", {})
+            is_wanted = name not in news and len(name) <= _MAX_NAME
         else:
-            wanted = self._media and name in _MEDIA[group]
-        if wanted and (value := self._resolved(content)) is not None:
-            if group == "news":
-                entry[group][name] = value
-            else:
-                entry.setdefault(group, []).append(value)
+            is_wanted = self._media and name in _MEDIA_URLS[key]
+        value = self._resolved(content) if is_wanted else None
+        if value is None:
+            return
+        if key == "news":
+            entry["news"][name] = value
+        else:
+            entry.setdefault(key, []).append(value)
 
-    def _link(
-        self, entry: SitemapEntry, attributes: str, *, core: bool, within: bool
-    ) -> bool:
-        """Read a link with its URL in an attribute. Return whether it is one."""
-        # The first of several with one name counts.
-        found = reversed(_ATTRIBUTE.findall(attributes))
-        values = {name: one or other for name, one, other in found}
-        atom = self.kind is Kind.ATOM
-        if not values.get("href") or self.kind is Kind.RSS or (atom and not core):
-            return False
-        if values.get("rel", "alternate") != "alternate" or (atom and within):
-            return True
-        href = self._resolved(values["href"], told=True)
-        if atom and href is None:
-            entry.setdefault("broken", True)
-        elif atom:
-            base = self._based(self._entry_base, attributes)
-            entry.setdefault("loc", self._absolute(href or "", base))
+    def _may_have_href(self, *, is_core: bool) -> bool:
+        """Return whether a link of this file may have its URL in an attribute, as those of Atom and of
+        XHTML do. RSS has it as the element's text."""
+        if self.kind is Kind.ATOM:
+            return is_core
+        return self.kind is not Kind.RSS
+
+    def _add_link(
+        self,
+        entry: SitemapEntry,
+        attributes: str,
+        values: dict[str, str],
+        *,
+        is_nested: bool,
+    ) -> None:
+        """Add a link with its URL in an attribute: in Atom, the page's; in sitemaps, that of the page in
+        another language. *values* are those of the *attributes*, by name."""
+        is_atom = self.kind is Kind.ATOM
+        if values.get("rel", "alternate") != "alternate":
+            return
+        if is_atom and is_nested:  # such as the link of the feed that the entry is from
+            return
+        href = self._resolved(values["href"], is_url=True)
+        if is_atom:
+            if href is None:
+                entry.setdefault("broken", True)
+                return
+            base = self._base_within(self._entry_base, attributes)
+            entry.setdefault("loc", self._absolute(href, base))
         elif href is not None:
             entry.setdefault("alternate", []).append(href)
-            language = self._resolved(values.get("hreflang", "")[:_MAX_NAME])
+            hreflang = values.get("hreflang", "")[:_MAX_NAME]
+            language = self._resolved(hreflang)
             if language:
-                entry.setdefault("hreflang", {}).setdefault(language, href)
-        return True
+                by_language = entry.setdefault("hreflang", {})
+                by_language.setdefault(language, href)
 
-    def _based(self, base: str | None, attributes: str) -> str | None:
-        """Return the base of an element's links; *base* is that of the one around it."""
+    def _base_within(self, outer_base: str | None, attributes: str) -> str | None:
+        """Return the base of the links in an element with these *attributes*. *outer_base* is that of the
+        element around it."""
         if "xml:base" not in attributes:
-            return base
-        values = {
-            name: one or other for name, one, other in _ATTRIBUTE.findall(attributes)
-        }
-        own = self._resolved(values.get("xml:base", ""))
-        return (
-            base
-            if own is None or len(own) > MAX_TEXT // 8
-            else self._absolute(own, base)
-        )
+            return outer_base
+        own_base = ""
+        for name, double_quoted, single_quoted in _XML_ATTRIBUTE.findall(attributes):
+            if name == "xml:base":
+                own_base = double_quoted or single_quoted
+        resolved = self._resolved(own_base)
+        if resolved is None or len(resolved) > _MAX_BASE:
+            return outer_base
+        return self._absolute(resolved, outer_base)
 
     def _absolute(self, link: str, base: str | None) -> str:
         """Return a feed's *link*, which may be relative, as an absolute URL; as it is if it can't be."""
@@ -425,57 +566,85 @@ class XmlFeed:
         except ValueError:
             return link
 
-    def _resolved(self, text: str, *, told: bool = False) -> str | None:
+    def _resolved(self, text: str, *, is_url: bool = False) -> str | None:
         """Return *text* stripped, with its references resolved; None if it isn't XML. An "&" that
-        begins no reference stands for itself: the most common error in sitemaps."""
+        begins no reference stands for itself: the most common error in sitemaps. *is_url*: the damage of
+        a URL is a problem of the file, that of other texts isn't."""
         try:
-            if len(text) > MAX_TEXT:
-                raise _Damage(f"a text is longer than {MAX_TEXT} characters")
-            if "]]>" in text:
-                raise _Damage("']]>' in a text")
-            if wrong := _WRONG.search(text):
-                raise _Damage(_named(wrong[0]))
-            return (_REFERENCE.sub(_character, text) if "&" in text else text).strip()
-        except _Damage as error:
-            if told:
-                self._damaged(str(error))
+            return _plain_text_of(text)
+        except _DamageError as error:
+            if is_url:
+                self._note_damage(str(error))
             return None
 
-    def _damaged(self, why: str) -> None:
+    def _note_damage(self, reason: str) -> None:
         if self.problem is None:
-            line = self._lines + self._text.count("\n", 0, self._at)
-            self.problem = f"broken XML, line {line}: {why}"
+            lines_before = self._text.count("\n", 0, self._position)
+            line = self._first_line + lines_before
+            self.problem = f"broken XML, line {line}: {reason}"
 
 
-def _named(wrong: str) -> str:
-    if wrong == "\ufffd":
+def _values_in(attributes: str) -> dict[str, str]:
+    """Return the values of *attributes* by name. The first of several with one name counts."""
+    values: dict[str, str] = {}
+    for name, double_quoted, single_quoted in _XML_ATTRIBUTE.findall(attributes):
+        values.setdefault(name, double_quoted or single_quoted)
+    return values
+
+
+def _plain_text_of(text: str) -> str:
+    """Return *text* stripped, with its references resolved.
+
+    :raises _DamageError: if it isn't XML
+    """
+    if len(text) > MAX_ELEMENT_TEXT:
+        raise _DamageError(f"a text is longer than {MAX_ELEMENT_TEXT} characters")
+    if "]]>" in text:
+        raise _DamageError("']]>' in a text")
+    wrong = _NOT_ALLOWED.search(text)
+    if wrong is not None:
+        raise _DamageError(_description_of(wrong[0]))
+    if "&" in text:
+        text = _REFERENCE.sub(_character, text)
+    return text.strip()
+
+
+def _description_of(wrong_character: str) -> str:
+    if wrong_character == "\ufffd":
         return "bytes that are not valid text in its encoding"
-    return f"a character that XML doesn't allow (U+{ord(wrong):04X})"
+    code = ord(wrong_character)
+    return f"a character that XML doesn't allow (U+{code:04X})"
 
 
 def _character(match: re.Match[str]) -> str:
+    """Return the character that a match of ``_REFERENCE`` stands for.
+
+    :raises _DamageError: if there is none
+    """
     decimal, hexadecimal, name = match.groups()
     if name:
         if name not in _PREDEFINED:
-            raise _Damage(f"Entity '{name}' not defined")
+            raise _DamageError(f"Entity '{name}' not defined")
         return _PREDEFINED[name]
     code = int(decimal) if decimal else int(hexadecimal, 16)
-    if code > 0x10FFFF or _WRONG.match(character := chr(code)):
-        raise _Damage(f"{match[0]} is not a valid character")
-    return character
+    if code > 0x10FFFF or _NOT_ALLOWED.match(chr(code)):
+        raise _DamageError(f"{match[0]} is not a valid character")
+    return chr(code)
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
     """Return the encoding to read a file in; and the declared one, if that is unknown."""
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # byte order marks
         return "utf-16", ""
     if b"\0" in start[:2]:
-        return "utf-16-be" if start[:1] == b"\0" else "utf-16-le", ""
-    # A byte order mark overrules the declaration.
-    declared = _DECLARATION.match(start)
-    name = declared[1].decode() if declared else "utf-8"
+        is_big_endian = start[:1] == b"\0"
+        return "utf-16-be" if is_big_endian else "utf-16-le", ""
+    declaration = _DECLARATION.match(start)
+    if declaration is None:  # or a byte order mark is before it, which overrules it
+        return "utf-8-sig", ""
+    declared = declaration[1].decode()
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(declared).name
     except LookupError:
-        return "utf-8-sig", name
-    return found if found.startswith(_ENCODINGS) else "utf-8-sig", ""
+        return "utf-8-sig", declared
+    return codec if codec.startswith(_ENCODINGS) else "utf-8-sig", ""

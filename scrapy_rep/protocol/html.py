@@ -12,91 +12,118 @@ from collections.abc import Collection, Iterator
 from html import unescape
 
 MAX_STEPS = 6_000
-"""Tags, comments and unusual attributes of a page that are examined one by one."""
+"""Steps that reading a page may take: tags, comments and unusual attributes that are examined one by one."""
 
 # Bytes at the start of a page whose plain tags are skipped, and don't count as steps.
 _SKIPPED = 300_000
 
-# The rest of a tag in the usual form: each "=" follows a name, and each quote an "=". The attributes of
-# other tags are read one by one. No "<", so that a search from within something else ends there.
+# What follows the name in a *plain* tag, one in the usual form: each "=" follows a name, and each quote an
+# "=". The attributes of other tags are read one by one. No "<", so that a search from within something
+# else ends there.
 PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
 )
+# The beginning of a tag, or of a comment and what counts as one. Groups: "/" of an end tag; a tag's name;
+# its rest, if the tag is plain; the beginning of a proper comment.
 _TOKEN = re.compile(
     rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
-# It matches anywhere: searching on after a failure would not be linear.
+# Groups: the end of the tag; or an attribute's name, and its value in double quotes, in single quotes, after
+# a quote that isn't closed, or without quotes. It matches anywhere, also nothing at all: searching on after
+# a failure would not be linear.
 _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
 )
-_END, _COMMENT_END, _CDATA_END = (
-    re.compile(end) for end in (rb">", rb"--!?>", rb"]]>")
-)
+_BOGUS_COMMENT_END = re.compile(rb">")
+_COMMENT_END = re.compile(rb"--!?>")
+_CDATA_END = re.compile(rb"]]>")
 
 # Elements that contain text alone.
+_RAW_NAMES = (
+    b"iframe",
+    b"noembed",
+    b"noframes",
+    b"noscript",
+    b"plaintext",
+    b"script",
+    b"style",
+    b"textarea",
+    b"title",
+    b"xmp",
+)
+# A pattern of the end tag of each.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
-    for name in b"iframe noembed noframes noscript plaintext script style textarea title xmp".split()
+    for name in _RAW_NAMES
 }
-# What changes within a script: "<!--" and then "<script" hide the next "</script" from the parser (the
-# HTML standard calls that double escaped), and "-->" ends both.
-_SCRIPT_ENDS = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
-_ESCAPED_ENDS = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECASE)
-_HIDDEN_ENDS = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+# What matters within a script: "<!--" and then "<script" hide the next "</script" from the parser (the HTML
+# standard calls that double escaped), and "-->" ends both.
+# What to look for at first:
+_IN_SCRIPT = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+# What to look for after "<!--":
+_IN_SCRIPT_COMMENT = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+# What to look for after "<script" in such a comment:
+_IN_HIDDEN_SCRIPT = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
+# Elements whose content isn't HTML: the standard calls it foreign.
 _FOREIGN = frozenset({b"svg", b"math"})
-# Elements that end foreign content, or contain HTML; a font element does with one of these attributes.
+# Start tags that end foreign content, or whose elements contain HTML in it. A font element ends it, too, if
+# it has one of the attributes below.
 _BREAKOUT = frozenset(
     b"foreignobject b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
 )
-_FONT = frozenset({b"color", b"face", b"size"})
-# Names of tags that change what follows.
+_FONT_ATTRIBUTES = frozenset({b"color", b"face", b"size"})
+# Names of tags that change how the tags after them are read.
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"template"})
 
-MAX_BYTES = 2_000_000
+MAX_HTML_BYTES = 2_000_000
 """Bytes of a page that are read."""
 
-MAX_TEXT = 16 * 1024
+MAX_VALUE_BYTES = 16 * 1024
 """Bytes of an attribute's value that are read."""
 
-# Metas that are examined; all further ones count as candidates.
+# Metas of which _end_of_metas() looks at the text; beyond them, any may be one that is wanted.
 _MAX_METAS = 5_000
 # Bytes that are read of a page in broken UTF-16: each error takes a call.
 _MAX_BROKEN = 250_000
 
+# Group 1: what follows the name, if the tag is plain.
 _META = re.compile(rb"<meta(?=[ \t\n\f\r/])(" + PLAIN + rb")?[^<]*", re.IGNORECASE)
-_BETWEEN = re.compile(r"[\s,]+")
+# What separates the words of a `rel`; the standard has no commas there, but people do.
+_BETWEEN_WORDS = re.compile(r"[\s,]+")
 
 # Values of `rel` for links that should not be followed.
 _NOT_VOUCHED_FOR = frozenset({"nofollow", "ugc", "sponsored"})
 
-_TAGS = frozenset({b"a", b"area", b"base"})
+# Tags that links_of() reads.
+_LINK_TAGS = frozenset({b"a", b"area", b"base"})
 
 # Bytes of a page in which its head is looked for: more than some have of styles.
 _MAX_HEAD = 300_000
-# The body's tag ends the head.
+# Tags that sitemaps_of() reads. The body's ends the head.
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
-# Links to sitemaps that count of a page.
+# So many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
-# What may be one, in lower case: nearly all pages have the word only elsewhere, if at all.
+# What may be such a link, in lower case: nearly all pages have the word only elsewhere, if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
-# Bytes of values with character references, which are slow to resolve.
+# Bytes of values with character references that are resolved in a page: resolving is slow.
 _MAX_REFERENCES = 100_000
 
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Encodings whose markup is not ASCII, by name: looking a codec up would import it.
+# Names of encodings in which tags are not ASCII: UTF-16 (group 1: its byte order) and ISO-2022-JP (group 2).
+# A pattern, since looking a codec up would import it.
 _WIDE = re.compile(
     r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII
 )
 
 # What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
 # read as Latin-1, the encoding of headers.
-_BLANKS = re.compile(
+_LIKE_BLANKS = re.compile(
     "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
     "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
 )
@@ -108,28 +135,37 @@ def metas_of(
     """Yield name (in lower case), content and line of each meta that has one of *names*."""
     body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
-    line, counted = 1, 0
+    line = 1
+    # Up to where the line ends were counted.
+    counted_to = 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
-        name = with_blanks(attribute_text(attributes.get(b"name", b""))).strip().lower()
+        name_text = attribute_text(attributes.get(b"name", b""))
+        name = with_blanks(name_text).strip().lower()
         if name in names:
-            line += body.count(b"\n", counted, start)
-            counted = start
-            yield name, attribute_text(attributes.get(b"content", b"")), line
+            line += body.count(b"\n", counted_to, start)
+            counted_to = start
+            content = attributes.get(b"content", b"")
+            yield name, attribute_text(content), line
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
-    """Return the part of *body* that is read, with ASCII markup, and its encoding."""
-    body = bytes(body[:MAX_BYTES])
-    # Decoding a page of digits as punycode takes seconds.
-    encoding = "latin-1" if "punycode" in encoding.lower() else encoding
-    # A byte order mark overrules everything else.
+    """Return the part of *body* that is read, in an encoding in which tags are ASCII, and this encoding:
+    UTF-8 if *encoding* isn't such a one."""
+    body = bytes(body[:MAX_HTML_BYTES])
+    if "punycode" in encoding.lower():
+        # Decoding a page of digits as punycode takes seconds.
+        encoding = "latin-1"
+    wide = _WIDE.fullmatch(encoding)
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        # A byte order mark overrules everything else.
         codec = "utf-16"
-    elif wide := _WIDE.fullmatch(encoding):
-        # Browsers default to little-endian.
-        codec = "iso2022-jp" if wide[2] else f"utf-16-{wide[1] or 'le'}"
-    else:
+    elif wide is None:
         return body, encoding
+    elif wide[2]:
+        codec = "iso2022-jp"
+    else:
+        byte_order = wide[1] or "le"  # as browsers have it
+        codec = f"utf-16-{byte_order}"
     try:
         text = body.decode(codec)
     except UnicodeDecodeError:
@@ -138,12 +174,13 @@ def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def has_references(value: bytes) -> bool:
+    """Return whether *value* may have character references other than ``&amp;``, the only usual one."""
     return value.count(b"&") > value.count(b"&amp;")
 
 
 def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
     """Return an attribute's value, cut to size, with its character references resolved."""
-    value = value[:MAX_TEXT]
+    value = value[:MAX_VALUE_BYTES]
     try:
         text = value.decode(encoding, "replace")
     except (LookupError, ValueError):  # no codec of that name
@@ -159,9 +196,11 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
     for count, match in enumerate(_META.finditer(body)):
         if count == _MAX_METAS:
             return len(body)
-        tag, is_plain = match[0].lower(), match[1] is not None
-        # Another tag may have "<" or ">" in an attribute, and a name of references any letters.
-        if not is_plain or has_references(tag) or any(name in tag for name in names):
+        tag = match[0].lower()
+        # A tag that isn't plain may have "<" or ">" in an attribute, and a name that is written with
+        # references any letters: so both may have one of the names.
+        is_readable = match[1] is not None and not has_references(tag)
+        if not is_readable or any(name in tag for name in names):
             end = match.start()
     return end
 
@@ -172,28 +211,32 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
     ``noscript`` and ``template``. No references if none is marked. Never raises."""
     body, encoding = as_ascii(body, encoding)
     lower = body.lower()
-    links: dict[str, bool] = {}
+    may_follow: dict[str, bool] = {}
     if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
-        return "", links
-    base, left = "", _MAX_REFERENCES
-    for name, _, attributes in start_tags(body, _TAGS, len(body), unscripted=True):
+        return "", may_follow
+    base = ""
+    bytes_left = _MAX_REFERENCES
+    tags = start_tags(body, _LINK_TAGS, len(body), unscripted=True)
+    for name, _, attributes in tags:
         href = attributes.get(b"href")
         if href is None:
             continue
         rel = attributes.get(b"rel", b"")
-        left -= sum(len(value) for value in (href, rel) if has_references(value))
-        if left < 0:
+        for value in (href, rel):
+            if has_references(value):
+                bytes_left -= len(value)
+        if bytes_left < 0:
             break
         reference = attribute_text(href.strip(b" \t\r\n\f"), encoding)
         if name == b"base":
             base = base or reference
-        else:
-            words = _BETWEEN.split(with_blanks(attribute_text(rel)).lower())
-            # What is linked both ways may be followed.
-            links[reference] = links.get(reference) or _NOT_VOUCHED_FOR.isdisjoint(
-                words
-            )
-    return base, links
+            continue
+        rel_text = with_blanks(attribute_text(rel)).lower()
+        words = _BETWEEN_WORDS.split(rel_text)
+        # What is linked both ways may be followed.
+        if not may_follow.get(reference):
+            may_follow[reference] = _NOT_VOUCHED_FOR.isdisjoint(words)
+    return base, may_follow
 
 
 def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
@@ -202,6 +245,7 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
     head, encoding = as_ascii(body[:_MAX_HEAD], encoding)
     base = ""
     sitemaps: list[str] = []
+    # Where the last tag that may be such a link begins.
     end = -1
     for candidate in _MAYBE_SITEMAP.finditer(head.lower()):
         end = candidate.start()
@@ -213,42 +257,52 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
         href = attributes.get(b"href", b"").strip(b" \t\r\n\f")
         if not href:
             continue
+        relations = attributes.get(b"rel", b"").lower().split()
         if name == b"base":
             base = base or attribute_text(href, encoding)
-        elif b"sitemap" in attributes.get(b"rel", b"").lower().split():
+        elif b"sitemap" in relations:
             sitemaps.append(attribute_text(href, encoding))
     return base, sitemaps
 
 
 def with_blanks(text: str) -> str:
-    return text if text.isascii() else _BLANKS.sub(" ", text)
+    """Return *text* with a blank for each character that people take for one."""
+    return text if text.isascii() else _LIKE_BLANKS.sub(" ", text)
 
 
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
-    """Return a pattern for all but plain tags, and for tags whose names begin as in *names*."""
+    """Return a pattern of all that begins with "<" but plain tags, and of plain start tags whose names
+    begin as the pattern *names* says."""
     return re.compile(
         rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")",
         re.IGNORECASE,
     )
 
 
-# Names like those in _MATTERS, and metas; and links; and what is in the head.
+# What start_tags() has to look at depends on the tags that it is to yield. Each pattern lists how their names
+# and those in _MATTERS begin. Some other names begin in the same way, which only costs a look.
+# For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
+# For _LINK_TAGS:
 _NOT_PLAIN_NOR_LINK = _but_plain(
     rb"a[ \t\n\f\r/>]|area|bas|if|m[ae]|no|pl|s[ctv]|t[ei]|xm"
 )
+# For _HEAD_TAGS:
 _NOT_PLAIN_NOR_IN_HEAD = _but_plain(rb"bas|bod|if|link|m[ae]|no|pl|s[ctv]|t[ei]|xm")
-_NOT_PLAIN_FOR = {_TAGS: _NOT_PLAIN_NOR_LINK, _HEAD_TAGS: _NOT_PLAIN_NOR_IN_HEAD}
+_NOT_PLAIN_FOR = {
+    _LINK_TAGS: _NOT_PLAIN_NOR_LINK,
+    _HEAD_TAGS: _NOT_PLAIN_NOR_IN_HEAD,
+}
 
 
-class _Foreign:
-    """The elements of foreign content that are open. True if there is one."""
+class _OpenForeign:
+    """The elements of foreign content (see ``_FOREIGN``) that are open. False if there is none."""
 
     def __init__(self) -> None:
+        # The innermost one is the last.
         self._names: list[bytes] = []
-        self._counts = dict.fromkeys(
-            _FOREIGN, 0
-        )  # of each name: searching thousands takes long
+        # How many of each name there are: searching thousands takes long.
+        self._counts = dict.fromkeys(_FOREIGN, 0)
 
     def __bool__(self) -> bool:
         return bool(self._names)
@@ -258,7 +312,8 @@ class _Foreign:
         self._counts[name] += 1
 
     def close(self, name: bytes) -> None:
-        """Close the last element of that *name*, and what is open in it. An end tag of none means nothing."""
+        """Close the last element of that *name*, and what is open in it. If there is none, the end tag means
+        nothing."""
         closed = None
         while self._counts[name] and closed != name:
             closed = self._names.pop()
@@ -275,116 +330,138 @@ def start_tags(
     """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element
     and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
     content."""
+    # The names of tags that are not passed over, even if they are plain.
     matters = _MATTERS | wanted
+    # The pattern of such tags, and of all that isn't plain.
     not_plain = _NOT_PLAIN_FOR.get(wanted, _NOT_PLAIN)
-    skipped = min(_SKIPPED, end)
-    at = steps = templates = 0  # templates: those that are open
-    foreign = _Foreign()
+    skipped_end = min(_SKIPPED, end)
+    position = 0
+    steps = 0
+    open_templates = 0
+    foreign = _OpenForeign()
     while steps < MAX_STEPS:
         steps += 1
-        if at < skipped and not (templates or foreign):
-            found = not_plain.search(body, at, skipped)
-            at = found.start() if found else skipped
-        token = _TOKEN.search(body, at)
+        if position < skipped_end and not (open_templates or foreign):
+            # One search passes over all plain tags that don't matter.
+            next_tag = not_plain.search(body, position, skipped_end)
+            position = skipped_end if next_tag is None else next_tag.start()
+        token = _TOKEN.search(body, position)
         if token is None or token.start() > end:
             return
-        closing, tag, rest, comment = token.groups()
-        at = token.end()
+        slash, tag, plain_rest, comment = token.groups()
+        position = token.end()
         if tag is None:
-            at = _end_of_comment(body, at, comment, foreign)
-            if not at:
+            position = _end_of_comment(body, position, comment, foreign)
+            if not position:
                 return
             continue
         name = tag.lower()
-        if rest is not None and not foreign and name not in matters:
-            continue  # nearly all
+        is_plain = plain_rest is not None
+        if is_plain and not foreign and name not in matters:  # nearly all tags
+            continue
         attributes: dict[bytes, bytes] = {}
-        if rest is None or name in wanted or name == b"font":
-            if (read := _attributes(body, token.end(2), MAX_STEPS - steps)) is None:
+        if not is_plain or name in wanted or name == b"font":
+            after_name = token.end(2)
+            read = _attributes(body, after_name, MAX_STEPS - steps)
+            if read is None:
                 return
-            attributes, at, took = read
-            steps += took
+            attributes, position, steps_taken = read
+            steps += steps_taken
+        is_end_tag = slash != b""
         # In HTML, "/>" doesn't make an element empty. But if it may contain only text, that was meant.
-        empty = rest is not None and rest.endswith(b"/>")
+        is_empty = is_plain and plain_rest.endswith(b"/>")
         if name in _FOREIGN:
-            if closing:
+            if is_end_tag:
                 foreign.close(name)
-            elif not empty:
+            elif not is_empty:
                 foreign.open(name)
-        elif foreign and _breaks_out(name, closing, attributes):
+        elif foreign and _breaks_out(name, attributes, is_end_tag=is_end_tag):
             foreign.clear()
-        if name in wanted and not closing:
-            if unscripted or not templates:
+        if name in wanted and not is_end_tag:
+            if unscripted or not open_templates:
                 yield name, token.start(), attributes
-        elif name == b"template" and (closing or not foreign):
-            templates = max(templates + (-1 if closing else 1), 0)
-        elif name in _RAW and not (
-            closing or empty or foreign or (unscripted and name == b"noscript")
-        ):
-            if name == b"script":
-                at, took = _end_of_script(body, at, MAX_STEPS - steps)
-                steps += took
-            else:
-                raw = _RAW[name].search(body, at)
-                at = raw.start() if raw else 0
-            if not at:
-                return
+            continue
+        if name == b"template":
+            if is_end_tag:
+                open_templates = max(open_templates - 1, 0)
+            elif not foreign:
+                open_templates += 1
+            continue
+        is_raw = name in _RAW and not (is_end_tag or is_empty or foreign)
+        if not is_raw or (unscripted and name == b"noscript"):
+            continue
+        # Up to the end tag there is only text.
+        if name == b"script":
+            position, steps_taken = _end_of_script(body, position, MAX_STEPS - steps)
+            steps += steps_taken
+        else:
+            end_tag = _RAW[name].search(body, position)
+            position = 0 if end_tag is None else end_tag.start()
+        if not position:
+            return
 
 
-def _end_of_script(body: bytes, at: int, limit: int) -> tuple[int, int]:
+def _end_of_script(body: bytes, position: int, limit: int) -> tuple[int, int]:
     """Return where the end tag of a script begins, and the steps taken; 0 for the former if it has
     none, or beyond *limit* steps."""
-    ends = _SCRIPT_ENDS
+    marks = _IN_SCRIPT
     for steps in range(1, limit + 1):
-        mark = ends.search(body, at)
+        mark = marks.search(body, position)
         if mark is None:
             break
-        at, text = mark.end(), mark[0]
+        position = mark.end()
+        text = mark[0]
         if text == b"<!--":
-            ends = _ESCAPED_ENDS
-            at -= len(b"--")  # "<!-->" ends at once
+            marks = _IN_SCRIPT_COMMENT
+            position -= len(b"--")  # "<!-->" ends at once
         elif text == b"-->":
-            ends = _SCRIPT_ENDS
+            marks = _IN_SCRIPT
         elif not text.startswith(b"</"):
-            ends = _HIDDEN_ENDS
-        elif ends is _HIDDEN_ENDS:
-            ends = _ESCAPED_ENDS
+            marks = _IN_HIDDEN_SCRIPT
+        elif marks is _IN_HIDDEN_SCRIPT:
+            marks = _IN_SCRIPT_COMMENT
         else:
             return mark.start(), steps
     return 0, limit
 
 
 def _end_of_comment(
-    body: bytes, at: int, comment: bytes | None, foreign: _Foreign
+    body: bytes, position: int, comment: bytes | None, foreign: _OpenForeign
 ) -> int:
-    """Return where a comment, or what counts as one, ends; 0 if it doesn't."""
-    ends = _END
-    if comment and not body.startswith((b">", b"->"), at):
+    """Return where a comment, or what counts as one, ends; 0 if it doesn't. *position* is that after its
+    beginning; *comment* is None if this wasn't "<!--"."""
+    ends = _BOGUS_COMMENT_END
+    if comment and not body.startswith((b">", b"->"), position):
         ends = _COMMENT_END
-    elif foreign and body.startswith(b"<![CDATA[", at - 2):
+    elif foreign and body.startswith(b"<![CDATA[", position - len(b"<!")):
         ends = _CDATA_END
-    ended = ends.search(body, at)
-    return ended.end() if ended else 0
+    end = ends.search(body, position)
+    return 0 if end is None else end.end()
 
 
-def _breaks_out(name: bytes, closing: bytes, attributes: dict[bytes, bytes]) -> bool:
+def _breaks_out(
+    name: bytes, attributes: dict[bytes, bytes], *, is_end_tag: bool
+) -> bool:
     """Return whether a tag ends foreign content."""
-    if closing:
+    if is_end_tag:
         return name in (b"br", b"p")
-    return name in _BREAKOUT or (name == b"font" and not _FONT.isdisjoint(attributes))
+    if name == b"font":
+        return not _FONT_ATTRIBUTES.isdisjoint(attributes)
+    return name in _BREAKOUT
 
 
 def _attributes(
-    body: bytes, at: int, limit: int
+    body: bytes, position: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, int] | None:
-    """Return a tag's attributes from *at* (by name in lower case; the first of a name counts), the
+    """Return a tag's attributes from *position* (by name in lower case; the first of a name counts), the
     offset after it, and the steps taken; None without an end, or beyond *limit* steps."""
     values: dict[bytes, bytes] = {}
-    for steps, match in enumerate(_ATTRIBUTE.finditer(body, at), 1):
-        end, name, double, single, unclosed, unquoted = match.groups()
-        if end:
+    for steps, match in enumerate(_ATTRIBUTE.finditer(body, position), 1):
+        tag_end, name, double_quoted, single_quoted, open_quote, bare = match.groups()
+        if tag_end:
             return values, match.end(), steps
-        if not name or unclosed or steps > limit:
+        if not name or open_quote or steps > limit:
             return None
-        values.setdefault(name.lower(), double or single or unquoted or b"")
+        value = double_quoted or single_quoted or bare or b""
+        values.setdefault(name.lower(), value)
     return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Bytes of all lines that are read.
-_MAX_BYTES = 16 * 1024
+# Bytes that are read of all lines of a header together.
+_MAX_HEADER_BYTES = 16 * 1024
 
-# A target, and its parameters up to the comma before the next one.
+# A link. Groups: its target; its parameters, up to the comma before the next link.
 _LINK = re.compile(r"<([^<>]*)>((?:[^,<>\"]|\"[^\"]*\")*)")
+# Groups: name, and the value with or without quotes.
 _PARAMETER = re.compile(
     r";\s*([a-z0-9*_-]+)\s*(?:=\s*(?:\"([^\"]*)\"|([^\s;\",]*)))?", re.IGNORECASE
 )
@@ -18,18 +19,18 @@ _PARAMETER = re.compile(
 def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
     """Return the targets of links with this *relation* (in lower case), as they stand in the lines
     *values* of a header, mostly relative. Never raises."""
-    text = b",".join(values)[:_MAX_BYTES].decode("latin-1")
-    return [
-        target.strip()
-        for target, parameters in _LINK.findall(text)
-        if relation in _relations_in(parameters)
-    ]
+    header = b",".join(values)[:_MAX_HEADER_BYTES]
+    targets = []
+    for target, parameters in _LINK.findall(header.decode("latin-1")):
+        if relation in _relations_in(parameters):
+            targets.append(target.strip())
+    return targets
 
 
 def _relations_in(parameters: str) -> list[str]:
-    """Return the relations that the first ``rel`` names: others don't count."""
-    for name, quoted, plain in _PARAMETER.findall(parameters):
+    """Return the relations, in lower case, that a link's first ``rel`` names: a second one doesn't count."""
+    for name, quoted, bare in _PARAMETER.findall(parameters):
         if name.lower() == "rel":
-            relations: str = quoted or plain
+            relations: str = quoted or bare
             return relations.lower().split()
     return []

@@ -6,8 +6,7 @@
   those that begin with a path (``/dir/*.css$``), if the URL's path begins otherwise; any rule whose
   longest literal after the first star, the *needle*, is not in the path.
 
-Internally a rule is an integer, its key, ordered as the protocol orders rules: by length in octets,
-then allow before disallow, then the first line.
+Internally a rule is an integer, its key: the largest of several is that of the rule that wins.
 """
 
 from __future__ import annotations
@@ -17,72 +16,122 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import accumulate, compress
-from typing import NamedTuple
+from itertools import accumulate, chain, compress
+from typing import NamedTuple, TypeAlias
 
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.protocol.syntax import SPACE, escape, readable
 
-# In longer paths, first check that all characters of a rule occur.
-_LONG = 300
+# The parts of a rule's key, from the highest bits to the lowest:
+#
+#     length of the pattern in octets | 1 for allow, 0 for disallow | 2**20 - 1 - line
+#
+# So the largest key is that of the longest rule; of equally long ones, of an allow; of these, of the first
+# line. The two parts below the length are the rule's *number*. 20 bits suffice for the lines of 512,000
+# bytes.
+ALLOW = 1 << 20
+"""The bit of a number or key that is set for an allow."""
+LENGTH_BIT = 21
+"""The lowest bit of a key's length."""
+SHORTEST = 1 << LENGTH_BIT
+"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
+
+
+def line_of(number: int) -> int:
+    """Return the line of a rule by its number or key."""
+    lowest_bits = number & (ALLOW - 1)
+    return ALLOW - 1 - lowest_bits
+
+
+# Characters. For a longer path, we first look whether it has all characters of a rule at all, since
+# searching it for each rule's needle takes time.
+_LONG_PATH = 300
+
+
+# Needle (see the module's docstring), key and pattern of a rule.
+_Row: TypeAlias = "tuple[str, int, str]"
 
 
 class Wildcards:
-    """Rules with wildcards, prepared: those of each start together, the best one first."""
+    """Rules with wildcards, prepared: those of each start together, the best one first.
 
-    # In columns: a tuple and a number for each rule would take 100 bytes more.
+    A rule's *start* is the text before its first star. The rules are rows of a table: row *i* has its
+    key in ``_keys[i]``, its pattern in ``_patterns[i]`` and its needle in ``_needles[i]``. First come the
+    rules for any path, whose start is empty or "/"; then those of ``_starts[0]``, of ``_starts[1]`` and
+    so on. ``_ends`` has the row after the last one of each of these blocks.
+    """
+
+    # The table consists of columns: a tuple and a number for each rule would take 100 bytes more.
     __slots__ = ("_anywhere", "_ends", "_keys", "_needles", "_patterns", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
         """*rules*: key and pattern of each."""
-        found: dict[str, list[tuple[str, int, str]]] = {
-            "": []
-        }  # by start; "": anywhere
+        any_path = ""
+        blocks: dict[str, list[_Row]] = {any_path: []}
         for key, pattern in sorted(rules, reverse=True):
-            start, _, needle = pattern.removesuffix("$").partition("*")
+            text = pattern.removesuffix("$")
+            start, _, needle = text.partition("*")
+            # The needle is the longest text between stars: a path without it can't match.
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
-            found.setdefault("" if start == "/" else start, []).append(
-                (needle, key, pattern)
-            )
-        rows = [row for some in found.values() for row in some]
-        self._needles, keys, self._patterns = zip(*rows)
+            if start == "/":  # as all paths begin
+                start = any_path
+            block = blocks.setdefault(start, [])
+            block.append((needle, key, pattern))
+        rows = chain.from_iterable(blocks.values())
+        needles, keys, patterns = zip(*rows)
+        self._needles: tuple[str, ...] = needles
+        self._patterns: tuple[str, ...] = patterns
         self._keys: array[int] = array("q", keys)
-        self._starts = tuple(found)[1:]
-        self._ends = array("i", accumulate(map(len, found.values())))
-        self._anywhere = self._needles[: self._ends[0]]
+        self._starts = tuple(blocks)[1:]
+        lengths = map(len, blocks.values())
+        self._ends = array("i", accumulate(lengths))
+        # The needles of the first block, that of the rules for any path.
+        first_end = self._ends[0]
+        self._anywhere = self._needles[:first_end]
 
-    def best(self, path: str, found: int) -> int:
-        """Return the key of the best rule that matches *path*, or *found* if that is larger."""
-        letters = "*$" + "".join(set(path)) if len(path) > _LONG else ""
-        for needle in self._anywhere:  # mostly, none is there
+    def best(self, path: str, best_key: int) -> int:
+        """Return the key of the best rule that matches *path*, or *best_key* if that is larger."""
+        # Stripping these from a pattern leaves nothing if the path has all of its characters.
+        letters = ""
+        if len(path) > _LONG_PATH:
+            letters = "*$" + "".join(set(path))
+        # A loop of its own, since mostly none of these needles is in the path. For a long path it only
+        # starts _best_of(), which looks at the characters before it searches.
+        for needle in self._anywhere:
             if letters or needle in path:
                 first = self._anywhere.index(needle)
-                found = self._best_of(first, self._ends[0], path, found, letters)
+                best_key = self._best_of(first, self._ends[0], path, best_key, letters)
                 break
         if self._starts and path.startswith(self._starts):
             ends = self._ends
-            for at, start in enumerate(self._starts):
+            for block, start in enumerate(self._starts):
                 if path.startswith(start):
-                    found = self._best_of(ends[at], ends[at + 1], path, found, letters)
-        return found
+                    first = ends[block]
+                    end = ends[block + 1]
+                    best_key = self._best_of(first, end, path, best_key, letters)
+        return best_key
 
     def _best_of(
-        self, first: int, end: int, path: str, found: int, letters: str
+        self, first: int, end: int, path: str, best_key: int, letters: str
     ) -> int:
-        if self._keys[first] < found:
-            return found
-        for at, needle in enumerate(self._needles[first:end], first):
-            # Characters first: searching a long path for a needle takes time.
-            if letters and self._patterns[at].strip(letters):
+        """Do what :meth:`best` does, with the rules from row *first* to the one before *end*, which are
+        of one block. *letters*: those of a long path, else empty."""
+        if self._keys[first] < best_key:  # the rows after it have smaller keys still
+            return best_key
+        needles = self._needles[first:end]
+        for row, needle in enumerate(needles, first):
+            # The pattern is looked up late, since mostly its needle isn't in the path.
+            if letters and self._patterns[row].strip(letters):
                 continue
-            if needle in path and _matches(path, self._patterns[at]):
-                return max(found, self._keys[at])
-        return found
+            if needle in path and _matches(path, self._patterns[row]):
+                return max(best_key, self._keys[row])
+        return best_key
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Match each literal at its first place. Linear: there is no backtracking."""
+    """Return whether *path* matches a *pattern* with a star. Each literal is taken where it first occurs
+    after the one before: so there is no backtracking, and the time is linear."""
     first, *middle, last = pattern.split("*")
     if not path.startswith(first):
         return False
@@ -92,12 +141,13 @@ def _matches(path: str, pattern: str) -> bool:
         if position < 0:
             return False
         position += len(literal)
-    if last[-1:] == "$":
+    if last[-1:] == "$":  # the pattern ends where the path does
         return path.endswith(last[:-1], position)
     return path.find(last, position) >= 0
 
 
-_BLANKS = str.maketrans(SPACE, " " * len(SPACE))
+# Tabs and the like in a rule's line become blanks when it is shown.
+_AS_BLANKS = str.maketrans(dict.fromkeys(SPACE, " "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +163,17 @@ class Rule:
     """The whole line, without its comment; empty for a rule from no file."""
 
     def __str__(self) -> str:
-        return self.text or f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
+        if self.text:
+            return self.text
+        name = "Allow" if self.allow else "Disallow"
+        return f"{name}: {self.pattern}"
 
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
-        """Return the rule in *row*, with its *value*: both as the parser reads them."""
-        text = row.partition("#")[0].translate(_BLANKS).strip()
+        """Return the rule in *row*, the text of line number *line*. *row* and the rule's *value* are
+        latin-1, as syntax.py reads them; the rule has them as their author wrote them."""
+        without_comment = row.partition("#")[0]
+        text = without_comment.translate(_AS_BLANKS).strip()
         return cls(line, readable(value), allow, readable(text))
 
 
@@ -129,36 +184,36 @@ class Decision(NamedTuple):
     rule: Rule | None
     """The rule that decided, an empty one if no other matches. None: no rule matches."""
     agent: str | None
-    """The group that applied: a token of the crawler's chain, ``*``, or None."""
+    """The group that applied: one of the crawler's product tokens, ``*``, or None."""
 
 
-# A rule's number is a bit for allow and its line, counted down; its key is its length and its number.
-# The largest wins. Lines take 20 bits, enough for 512,000 bytes.
-ALLOW = 1 << 20
-LENGTH_BIT = 21
-SHORTEST = 1 << LENGTH_BIT
-"""The smallest key of a rule that isn't empty. 0 is the key of no rule."""
-
-
-def line_of(number: int) -> int:
-    """Return the line of a rule by its number or key."""
-    return ALLOW - 1 - (number & ALLOW - 1)
-
-
-# Bytes of memory besides the text: once; for each rule; more for an exact path, and for a wildcard.
-_BYTES, _EACH, _EXACT, _WILDCARD = 400, 61, 40, 130
+# Bytes of memory that a Rules takes even if it is empty. This and the following were measured.
+_BYTES_OF_RULES = 400
+# Bytes that each rule takes besides its text.
+_BYTES_OF_A_RULE = 61
+# Bytes that an exact path takes beyond those of a rule.
+_BYTES_OF_AN_EXACT_PATH = 40
+# Bytes that a rule with wildcards takes beyond those of a rule.
+_BYTES_OF_A_WILDCARD = 130
 
 # Skips a "//" at the start, what ends in "://", and the host, as Google does: in any text. A look
 # ahead keeps the first two from being taken back.
-_PATH = re.compile(r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)")
+_URL_AND_PATH = re.compile(
+    r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)"
+)
 
 
 def path_of(url: str) -> str:
     """Return path, parameters and query of *url*, starting with ``/``. Takes any text, as Google's
     matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all."""
-    match = _PATH.match(url)
-    path = match[1] if match else "/"
-    return path if path[0] == "/" else "/" + path
+    match = _URL_AND_PATH.match(url)
+    if match is None:
+        return "/"
+    path = match[1]
+    # Parameters or a query may follow the host directly.
+    if path[0] != "/":
+        path = f"/{path}"
+    return path
 
 
 def comparable(url: str) -> str:
@@ -166,7 +221,8 @@ def comparable(url: str) -> str:
     ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
     if url.isascii():
         return escape(url) if "%" in url else url
-    return escape(url.encode("utf-8", "surrogatepass").decode("latin-1"))
+    utf8 = url.encode("utf-8", "surrogatepass")
+    return escape(utf8.decode("latin-1"))
 
 
 class Rules:
@@ -182,98 +238,151 @@ class Rules:
         "size",
     )
 
-    def __init__(self, values: list[str], numbers: list[int]) -> None:
-        """*values* are latin-1, with their *numbers* (see ``ALLOW``)."""
-        # Searching all values at once is faster than each.
-        joined = "".join(values)
+    def __init__(self, patterns: list[str], numbers: list[int]) -> None:
+        """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs, in the same order."""
+        # Searching all patterns at once is faster than searching each. So below.
+        joined = "".join(patterns)
         if "%" in joined or not joined.isascii():
-            values = [
-                escape(value) if "%" in value or not value.isascii() else value
-                for value in values
-            ]
-            joined = "".join(values)
-        rules = dict(zip(values, numbers))
-        if len(rules) < len(values):  # of equal patterns the largest number counts
-            rules = {value: number for number, value in sorted(zip(numbers, values))}
+            patterns = _escaped(patterns)
+            joined = "".join(patterns)
+        # Number by pattern.
+        rules = dict(zip(patterns, numbers))
+        if len(rules) < len(patterns):
+            # Of equal patterns the largest number counts. As the last one it replaces the others.
+            by_number = sorted(zip(numbers, patterns))
+            rules = {pattern: number for number, pattern in by_number}
             joined = "".join(rules)
         has_index = "/index.htm" in joined
         if has_index:
-            # Allowing a directory's index allows the directory itself.
-            for pattern, number in list(rules.items()):
-                slash = pattern.rfind("/")
-                if number & ALLOW and pattern.startswith("/index.htm", slash):
-                    directory = pattern[: slash + 1] + "$"
-                    rules[directory] = max(number, rules.get(directory, 0))
-        self.size = _BYTES + len(joined) + _EACH * len(rules)
+            _allow_directories_of_indexes(rules)
+        self.size = _BYTES_OF_RULES + len(joined)
         """Approximate bytes of memory."""
-        # Empty rules, `/` and `*` match every path.
+        self.size += _BYTES_OF_A_RULE * len(rules)
+        # The key of the best rule that matches every path: an empty one, which has the length 0; "/", which
+        # has the length 1; or one of only stars.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
+        # Keys by path, and rules with stars; None if there are none.
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or has_index:
-            self._sort_out(rules)
-        # A tuple, since the garbage collector ignores tuples of strings, but not lists.
-        self._prefixes = prefixes = tuple(sorted(rules))
-        self._numbers = array("i", map(rules.__getitem__, prefixes))
-        # Prefixes of other prefixes: the next in order starts with them, too.
+            self._take_special(rules)
+        # The rules that remain are plain prefixes. They are in a tuple, since the garbage collector ignores
+        # tuples of strings, but not lists.
+        prefixes = tuple(sorted(rules))
+        self._prefixes = prefixes
+        numbers_of_prefixes = map(rules.__getitem__, prefixes)
+        self._numbers = array("i", numbers_of_prefixes)
+        # Those of the prefixes that others begin with, longest first.
         self._inner: tuple[str, ...] = ()
         if len(prefixes) > 1:
-            inner = [*compress(prefixes, map(str.startswith, prefixes[1:], prefixes))]
-            if inner:
-                self._inner = tuple(sorted(inner, key=len, reverse=True))
+            self._inner = _inner_prefixes(prefixes)
 
-    def _sort_out(self, rules: dict[str, int]) -> None:
+    def _take_special(self, rules: dict[str, int]) -> None:
+        """Move the rules with ``*`` or a final ``$`` from *rules* (pattern to number) to where they are
+        looked up. What stays are plain prefixes."""
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
-        for pattern in [one for one in rules if "*" in one or one[-1] == "$"]:
-            key = (len(pattern) << LENGTH_BIT) + rules.pop(pattern)
+        # No pattern is empty any more: see `_fallback`.
+        special = [pattern for pattern in rules if "*" in pattern or pattern[-1] == "$"]
+        for pattern in special:
+            number = rules.pop(pattern)
+            key = (len(pattern) << LENGTH_BIT) + number
             if "*" not in pattern:
-                exact[pattern[:-1]] = key
-                self.size += _EXACT
-            elif pattern.removesuffix("$").rstrip("*") in ("", "/"):
+                path = pattern[:-1]  # without the "$"
+                exact[path] = key
+                self.size += _BYTES_OF_AN_EXACT_PATH
+            elif _matches_everything(pattern):
                 self._fallback = max(self._fallback, key)
             else:
                 wildcards.append((key, pattern))
-                self.size += _WILDCARD + len(pattern)
-        self._exact = exact or None
-        self._wildcards = Wildcards(wildcards) if wildcards else None
+                self.size += _BYTES_OF_A_WILDCARD + len(pattern)
+        if exact:
+            self._exact = exact
+        if wildcards:
+            self._wildcards = Wildcards(wildcards)
 
     def allows(self, path: str) -> bool:
-        """Return whether *path* may be fetched, see :func:`path_of` and :func:`comparable`."""
-        found = self.find(path)
-        return found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
+        """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and :func:`comparable`
+        return it."""
+        key = self.find(path)
+        # allows(key), without the call: this runs for each request.
+        return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
         """Return the key of the rule that decides about *path*; 0 for none."""
-        found = self._fallback
+        best_key = self._fallback
         prefixes = self._prefixes
-        # Whatever sorts between a prefix of the path and the path itself starts with that prefix.
-        # So this is the longest one, or starts with it.
-        at = bisect_right(prefixes, path) - 1
-        if at >= 0:
-            prefix = prefixes[at]
+        # Whatever sorts between a prefix of the path and the path itself starts with that prefix. So the
+        # last one before the path is the longest prefix of the path, or starts with that.
+        index = bisect_right(prefixes, path) - 1
+        if index >= 0:
+            prefix = prefixes[index]
             if not path.startswith(prefix):
+                # Then the longest one is a prefix of this prefix, too.
                 prefix = ""
                 if self._inner and path.startswith(self._inner):
                     prefix = next(filter(path.startswith, self._inner))
-                    at = bisect_left(prefixes, prefix)
+                    index = bisect_left(prefixes, prefix)
             if prefix:
-                key = (len(prefix) << LENGTH_BIT) + self._numbers[at]
-                if key > found:
-                    found = key
-        if self._exact is not None and self._exact.get(path, 0) > found:
-            found = self._exact[path]
+                key = (len(prefix) << LENGTH_BIT) + self._numbers[index]
+                if key > best_key:
+                    best_key = key
+        if self._exact is not None:
+            key = self._exact.get(path, 0)
+            if key > best_key:
+                best_key = key
         if self._wildcards is not None:
-            found = self._wildcards.best(path, found)
-        return found
+            best_key = self._wildcards.best(path, best_key)
+        return best_key
+
+
+def _escaped(patterns: list[str]) -> list[str]:
+    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It would return most of
+    them as they are, so these are spared the call."""
+    return [
+        escape(pattern) if "%" in pattern or not pattern.isascii() else pattern
+        for pattern in patterns
+    ]
+
+
+def _matches_everything(pattern: str) -> bool:
+    """Return whether a *pattern* with a star matches every path, as ``*``, ``/*`` and ``/**$`` do."""
+    text = pattern.removesuffix("$")
+    return text.rstrip("*") in ("", "/")
+
+
+def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which of the sorted *prefixes* are prefixes of others, longest first: in this order, the next
+    one begins with them."""
+    following = prefixes[1:]
+    # Without a loop, since there may be thousands.
+    begins_with_it = map(str.startswith, following, prefixes)
+    inner = list(compress(prefixes, begins_with_it))
+    if not inner:
+        return ()
+    inner.sort(key=len, reverse=True)
+    return tuple(inner)
+
+
+def _allow_directories_of_indexes(rules: dict[str, int]) -> None:
+    """Add to *rules* (pattern to number) what Google reads out of an allow for "/dir/index.html": that
+    "/dir/" itself is allowed, too."""
+    for pattern, number in list(rules.items()):
+        slash = pattern.rfind("/")
+        if number & ALLOW and pattern.startswith("/index.htm", slash):
+            directory = pattern[: slash + 1] + "$"
+            # There may be a rule for the directory itself.
+            own_number = rules.get(directory, 0)
+            rules[directory] = max(number, own_number)
 
 
 NO_RULES = Rules([], [])
 """For agents without a group."""
 
 
-def allows(found: int) -> bool:
-    """Return whether the rule with key *found* allows, see :meth:`Rules.find`."""
-    return found < SHORTEST or found & ALLOW > 0
+def allows(key: int) -> bool:
+    """Return whether the rule with this *key* allows, see :meth:`Rules.find`. No rule (0) and an empty
+    one allow everything."""
+    return key < SHORTEST or key & ALLOW > 0

@@ -18,14 +18,21 @@ MAX_HOST = 255
 MAX_URL = 8_192
 """Characters. Servers refuse longer ones, and encoding takes time."""
 
-# What separates the labels of a non-ASCII host; what a label grows by in punycode.
+_MAX_PORT = 65535
+
+# What separates the labels of a non-ASCII host: full stops of several scripts.
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
-_MAX_LABEL, _GROWTH = 63, len("xn--") + 1
-_URL = re.compile(r"\s*([a-zA-Z][a-zA-Z0-9+.-]*)://([^/?#\\]*)")
-# Python accepts any text as the zone after an address's "%".
-_AUTHORITY = re.compile(r"(?:\[([0-9a-zA-Z:.%_~-]*)\]|([^:]*))(?::([0-9]{0,5}))?")
-# Never in hosts, though encoding a non-ASCII host may produce them.
-_NEVER = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
+# Characters of a label, in punycode.
+_MAX_LABEL = 63
+# What a non-ASCII label grows by in punycode, at least.
+_LABEL_GROWTH = len("xn--") + 1
+_URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#\\]*)")
+# Host and port. An IPv6 address may have a zone after a "%", as which Python would accept any text.
+_HOST_AND_PORT = re.compile(
+    r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
+)
+# Characters that hosts never contain, though encoding a non-ASCII host may produce them.
+_NEVER_IN_HOSTS = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
 
 
 class Origin(NamedTuple):
@@ -46,26 +53,19 @@ class Origin(NamedTuple):
         match = _URL.match(url)
         if match is None:
             raise ValueError(f"not an absolute URL: {_shortened(url)}")
-        scheme = match[1].lower()
+        scheme = match["scheme"].lower()
         if scheme not in DEFAULT_PORTS:
             raise ValueError(
                 f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}"
             )
-        authority = _AUTHORITY.fullmatch(match[2].rpartition("@")[2])
+        without_user = match["authority"].rpartition("@")[2]
         try:
-            if authority is None:
-                raise ValueError
-            address, name, port = authority.groups()
-            host = (
-                punycode(name)
-                if address is None
-                else f"[{IPv6Address(address).compressed}]"
-            )
-            if (number := int(port or DEFAULT_PORTS[scheme])) > 65535:
-                raise ValueError
-        except ValueError:  # UnicodeError is one
+            host, port = _host_and_port(without_user)
+        except ValueError:  # also UnicodeError, which is a kind of it
             raise ValueError(f"invalid host or port: {_shortened(url)}") from None
-        return cls(scheme, host.lower(), number)
+        if port is None:
+            port = DEFAULT_PORTS[scheme]
+        return cls(scheme, host, port)
 
     @property
     def robots_url(self) -> str:
@@ -74,27 +74,63 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         scheme, host, port = self
-        usual = port == DEFAULT_PORTS[scheme]
-        return f"{scheme}://{host}" if usual else f"{scheme}://{host}:{port}"
+        if port == DEFAULT_PORTS[scheme]:
+            return f"{scheme}://{host}"
+        return f"{scheme}://{host}:{port}"
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    """Return the host, in lower case and ASCII, and the port, None if there is none.
+
+    :raises ValueError: if one of them is invalid
+    """
+    parts = _HOST_AND_PORT.fullmatch(text)
+    if parts is None:
+        raise ValueError
+    address, name, digits = parts.groups()
+    if address is None:
+        host = punycode(name)
+    else:
+        host = f"[{IPv6Address(address).compressed}]"
+    if not digits:  # though there may be a colon
+        return host.lower(), None
+    port = int(digits)
+    if port > _MAX_PORT:
+        raise ValueError
+    return host.lower(), port
 
 
 def punycode(host: str) -> str:
     """Return a host in lower case and ASCII; ``ValueError`` if invalid. Takes under 1 ms."""
-    name = host if len(host) <= MAX_HOST else ""
-    if not name.isascii():
-        # Most hosts that are too long are recognised before encoding takes any time.
-        labels = _DOTS.split(host)
-        least = sum(
-            len(label) + (0 if label.isascii() else _GROWTH) + 1 for label in labels
-        )
-        fits = least <= MAX_HOST and max(map(len, labels)) <= _MAX_LABEL
+    if len(host) > MAX_HOST:
+        raise ValueError("not a valid host")
+    name = host
+    if not host.isascii():
+        if _is_too_long(host):
+            raise ValueError("not a valid host")
         # The codec that w3lib uses for Request.url, so that both spellings are one origin.
-        name = host.encode("idna").decode("ascii") if fits else ""
-    # A full-width slash becomes a slash, and punycode is longer.
-    if not name or len(name) > MAX_HOST or _NEVER.search(name):
+        name = host.encode("idna").decode("ascii")
+    # A full-width slash has become a slash, and punycode is longer.
+    if not name or len(name) > MAX_HOST or _NEVER_IN_HOSTS.search(name):
         raise ValueError("not a valid host")
     return name.lower()
 
 
+def _is_too_long(host: str) -> bool:
+    """Return whether a non-ASCII *host* is certainly too long in punycode. Most such hosts are recognised
+    here, before encoding takes any time."""
+    least_length = 0
+    for label in _DOTS.split(host):
+        if len(label) > _MAX_LABEL:
+            return True
+        least_length += len(label) + len(".")
+        if not label.isascii():
+            least_length += _LABEL_GROWTH
+    return least_length > MAX_HOST
+
+
 def _shortened(url: str) -> str:
-    return repr(url if len(url) <= 200 else url[:200] + "…")
+    """Return *url* for an error message."""
+    if len(url) > 200:
+        url = f"{url[:200]}…"
+    return repr(url)

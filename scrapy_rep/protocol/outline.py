@@ -9,7 +9,7 @@ code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ from scrapy_rep.protocol.syntax import (
     SPACE,
     agent_token,
     escape,
+    fields_in,
     normalise,
-    read,
     readable,
 )
 
@@ -33,8 +33,8 @@ class AgentLine(NamedTuple):
     value: str
     """As written."""
     token: str
-    """What it names, in lower case; ``*`` for the global group, empty if no token can equal it
-    (REP.md section 7)."""
+    """The product token that it names, in lower case; ``*`` for the global group, empty if no token can
+    equal it (REP.md section 7)."""
 
 
 class RuleLine(NamedTuple):
@@ -47,11 +47,14 @@ class RuleLine(NamedTuple):
     def key_for(self, path: str) -> int:
         """Return the key with which this rule alone matches *path*; 0 if it doesn't match. The
         largest of several wins, see :mod:`~scrapy_rep.protocol.matching`."""
-        # Preparing each of thousands of rules takes too long.
+        # A quick no: preparing each of thousands of rules takes too long. An allow of an index page may
+        # match another path, that of its directory.
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return 0
-        number = ALLOW - 1 - self.rule.line + self.rule.allow * ALLOW
+        number = ALLOW - 1 - self.rule.line
+        if self.rule.allow:
+            number |= ALLOW
         return Rules([self.pattern], [number]).find(path)
 
 
@@ -63,7 +66,10 @@ class Group(NamedTuple):
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        return token != "" and any(agent.token == token for agent in self.agents)
+        # The token of lines that name nobody is empty, too.
+        if token == "":
+            return False
+        return any(agent.token == token for agent in self.agents)
 
 
 @dataclass(slots=True)
@@ -71,7 +77,7 @@ class Outline:
     """The lines of a robots.txt that mean something."""
 
     fields: dict[int, tuple[str, str]]
-    """All known fields: line, kind and value, in latin-1."""
+    """All known fields: by line, the field's usual name and its value, in latin-1."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
     """Rules before the first ``user-agent`` line: ignored."""
@@ -80,35 +86,42 @@ class Outline:
     def of(cls, body: bytes) -> Outline:
         """Read *body*, any bytes at all; never raises."""
         rows = normalise(body).split("\n")
-        outline = cls({number: (kind, value) for number, kind, value in read(rows)})
+        outline = cls({})
+        # Rules go to the latest group. The first ones, before any group, go to `ungrouped`.
         group = Group([], outline.ungrouped)
-        for number, (kind, value) in outline.fields.items():
-            if kind in RULES:
-                rule = Rule.of(rows[number - 1], number, value, kind == "allow")
+        for number, name, value in fields_in(rows):
+            outline.fields[number] = (name, value)
+            if name in RULES:
+                row = rows[number - 1]
+                is_allow = name == "allow"
+                rule = Rule.of(row, number, value, is_allow)
                 group.rules.append(RuleLine(rule, escape(value)))
-            elif kind == "user-agent":
+            elif name == "user-agent":
+                # After a rule, such a line begins another group.
                 if group.rules or not outline.groups:
                     group = Group([], [])
                     outline.groups.append(group)
-                group.agents.append(
-                    AgentLine(number, readable(value), agent_token(value))
-                )
+                agent = AgentLine(number, readable(value), agent_token(value))
+                group.agents.append(agent)
         return outline
 
     def tokens(self) -> list[str]:
         """Return the agents that the file names, in their spelling and order, and ``*`` last."""
-        agents = [agent for group in self.groups for agent in group.agents]
-        named = {token: value[: len(token)] for _, value, token in agents}
-        return [
-            *(one for token, one in named.items() if token not in ("", GLOBAL)),
-            GLOBAL,
-        ]
+        # By token: in the order of its first line, with the spelling of its last.
+        spellings: dict[str, str] = {}
+        for group in self.groups:
+            for agent in group.agents:
+                if agent.token not in ("", GLOBAL):
+                    # A value may go on after the token.
+                    length = len(agent.token)
+                    spellings[agent.token] = agent.value[:length]
+        return [*spellings.values(), GLOBAL]
 
-    def rules_for(self, token: str) -> Iterable[RuleLine]:
-        """Return the rules of all groups that name *token*."""
-        return (
-            rule for group in self.groups if group.names(token) for rule in group.rules
-        )
+    def rules_for(self, token: str) -> Iterator[RuleLine]:
+        """Yield the rules of all groups that name *token*."""
+        for group in self.groups:
+            if group.names(token):
+                yield from group.rules
 
 
 class CleanParam(NamedTuple):
@@ -123,6 +136,7 @@ class CleanParam(NamedTuple):
     """How the paths begin that the line is about, ``*`` standing for any characters; empty for all."""
 
 
+# Group 1: the value.
 _CLEAN_PARAM = re.compile(
     r"[ \t\v\f]*clean-param[ \t\v\f]*:([^\n#]*)", re.IGNORECASE | re.ASCII
 )
@@ -135,10 +149,9 @@ def clean_params_of(text: str) -> tuple[CleanParam, ...]:
         match = _CLEAN_PARAM.match(row)
         if match is None:
             continue
-        names, _, path = readable(match[1].strip(SPACE).replace("\t", " ")).partition(
-            " "
-        )
-        params = tuple(name for name in names.split("&") if name)
+        value = match[1].strip(SPACE).replace("\t", " ")
+        names, _, path = readable(value).partition(" ")
+        params = tuple(filter(None, names.split("&")))
         if params:
             lines.append(CleanParam(number, params, path.strip(SPACE)))
     return tuple(lines)

@@ -1,5 +1,5 @@
-"""Page-level rules, in headers and metas: a list with commas, in which some have a value. They add up,
-and nothing cancels a restriction (REP.md section 10).
+"""Page-level rules, in headers and metas (REP.md section 10). Each header or meta lists rules with commas in
+between, some of them with a value. They add up, and no rule cancels a restriction by another.
 
 >>> from scrapy_rep.protocol.page import PageRules
 >>> rules = PageRules.from_headers([b"foobot: noindex, max-snippet:20"], "FooBot")
@@ -19,48 +19,83 @@ from datetime import datetime
 from typing import TypeAlias
 
 from scrapy_rep.protocol.freshness import moment, read_date
-from scrapy_rep.protocol.html import MAX_BYTES, MAX_TEXT, metas_of, with_blanks
+from scrapy_rep.protocol.html import (
+    MAX_HTML_BYTES,
+    MAX_VALUE_BYTES,
+    metas_of,
+    with_blanks,
+)
 from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
 Value: TypeAlias = "int | str | datetime | None"
 
-# fmt: off
-FLAGS = frozenset({
-    "all", "index", "follow", "noindex", "nofollow", "none", "noarchive", "nocache", "nosnippet",
-    "notranslate", "noimageindex", "noodp", "indexifembedded", "noai", "noimageai",
-    "noml",
-})
-# fmt: on
+FLAGS = frozenset(
+    {
+        # What holds without them, too.
+        "all",
+        "index",
+        "follow",
+        # Both of noindex and nofollow.
+        "none",
+        "noindex",
+        "nofollow",
+        "noarchive",
+        "nocache",
+        "nosnippet",
+        "notranslate",
+        "noimageindex",
+        "noodp",
+        "indexifembedded",
+        # Beyond search engines.
+        "noai",
+        "noimageai",
+        "noml",
+    }
+)
 """Rules without a value."""
 
 PREVIEWS = ("none", "standard", "large")
 """Values of ``max-image-preview``, the most restrictive first."""
 
-_AROUND = " \t\r\n\f\v:"
-_NUMBERS = ("max-snippet", "max-video-preview")
-_PREVIEW = "max-image-preview"
-_DATE = "unavailable_after"
-_NAMES = FLAGS | {*_NUMBERS, _PREVIEW, _DATE}
+# What may surround a date.
+_AROUND_DATES = " \t\r\n\f\v:"
+# Rules whose value is a number.
+_NUMBER_RULES = ("max-snippet", "max-video-preview")
+# The rule whose value is one of PREVIEWS.
+_PREVIEW_RULE = "max-image-preview"
+# The rule whose value is a date.
+_DATE_RULE = "unavailable_after"
+_RULE_NAMES = FLAGS | {*_NUMBER_RULES, _PREVIEW_RULE, _DATE_RULE}
 
-# "Wed, December 3, 2025, 13:09:53 GMT" has the most commas of all dates.
-_DATE_PARTS, _DATE_LENGTH = 4, 300
+# Commas separate rules, but dates contain some, too. "Wed, December 3, 2025, 13:09:53 GMT" has four
+# parts, the most of all dates.
+_MAX_DATE_PARTS = 4
+# Characters after the name of the rule in which its date has to end.
+_DATE_REACH = 300
 
-_NUMBER = re.compile(r"-1|\d{1,18}", re.ASCII)
+# The value of one of _NUMBER_RULES: -1 says that there is no limit.
+_LIMIT = re.compile(r"-1|\d{1,18}", re.ASCII)
 # A known name, and nothing that makes it a longer one.
-_KNOWN = rf"(?:{'|'.join(sorted(_NAMES))})(?![^\s;:,])"
+_ANY_NAME = "|".join(sorted(_RULE_NAMES))
+_KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
 # An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
 # ("revisit-after: 7 days").
-_AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN})", re.ASCII)
-# A rule, whatever follows, unless the crawler itself has such a name.
-_LIMIT = "max-"
-_VALUE = re.compile(r"\s*(:?)\s*([^\s,;]*)", re.ASCII)
-# Where a date ends at the latest.
-_NEXT = re.compile(rf";|(?<=[\s,]){_KNOWN}", re.ASCII)
+_AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN_RULE})", re.ASCII)
+# A name that begins so is a rule, even an unknown one, whatever follows it: unless the crawler itself has
+# such a name.
+_LIMIT_PREFIX = "max-"
+# The value of a rule, with or without a colon before it.
+_VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
+# Where a date ends at the latest: before a semicolon or another rule.
+_AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 
-# Bytes that a meta counts beside its content: even an empty one takes time.
-_META_TEXT = 32
+# Bytes that are read of all header lines together, and of all metas together.
+_MAX_RULES_BYTES = MAX_VALUE_BYTES
+
+# Each meta counts this many bytes beside those of its content: even an empty one takes time.
+_META_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +109,21 @@ class PageRule:
     source: str
     """``X-Robots-Tag 2`` for the second header line, or ``meta googlebot``."""
     line: int | None = None
-    """Of the HTML, counted from 1."""
+    """The line of the HTML, counted from 1; None for a header."""
 
     @property
     def where(self) -> str:
         """The source, with the line."""
-        return self.source if self.line is None else f"{self.source} (line {self.line})"
+        if self.line is None:
+            return self.source
+        return f"{self.source} (line {self.line})"
 
     def __str__(self) -> str:
         if self.value is None:
             return self.name
-        value = (
-            self.value.isoformat() if isinstance(self.value, datetime) else self.value
-        )
+        value = self.value
+        if isinstance(value, datetime):
+            value = value.isoformat()
         return f"{self.name}: {value}"
 
 
@@ -117,19 +154,20 @@ class PageRules:
         :raises ValueError: if one is not a product token
         """
         tokens = {GLOBAL, *_tokens(agents)}
-        left, found = MAX_TEXT, []
+        unread_bytes = _MAX_RULES_BYTES
+        rules: list[PageRule] = []
         for number, line in enumerate(values, start=1):
-            if left <= 0:
+            if unread_bytes <= 0:
                 break
-            start = line[:left]
-            text = start if isinstance(start, str) else start.decode("latin-1")
-            left -= len(line) + 1
-            found += [
-                PageRule(name, value, f"X-Robots-Tag {number}")
-                for agent, name, value in _read(text, tokens)
-                if agent in tokens
-            ]
-        return cls(tuple(dict.fromkeys(found)))
+            text = line[:unread_bytes]
+            unread_bytes -= len(line) + 1
+            if not isinstance(text, str):
+                text = text.decode("latin-1")
+            source = f"X-Robots-Tag {number}"
+            for agent, name, value in _rules_in(text, tokens):
+                if agent in tokens:
+                    rules.append(PageRule(name, value, source))
+        return cls(_without_repeats(rules))
 
     @classmethod
     def from_html(
@@ -141,31 +179,35 @@ class PageRules:
         """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
         :meth:`from_headers`."""
         if isinstance(body, str):
-            body, encoding = as_bytes(body[:MAX_BYTES]), "utf-8"
-        left, found = MAX_TEXT, []
-        for name, content, line in metas_of(
-            body, encoding, {"robots", *_tokens(agents)}
-        ):
-            rules = _read(content[:left], None)
-            found += [
-                PageRule(rule, value, f"meta {name}", line) for _, rule, value in rules
-            ]
-            left -= len(content) + _META_TEXT
-            if left <= 0:
+            body = as_bytes(body[:MAX_HTML_BYTES])
+            encoding = "utf-8"
+        unread_bytes = _MAX_RULES_BYTES
+        rules: list[PageRule] = []
+        names = {"robots", *_tokens(agents)}
+        for meta, content, line in metas_of(body, encoding, names):
+            source = f"meta {meta}"
+            text = content[:unread_bytes]
+            for _, name, value in _rules_in(text, None):
+                rules.append(PageRule(name, value, source, line))
+            unread_bytes -= len(content) + _META_BYTES
+            if unread_bytes <= 0:
                 break
-        return cls(tuple(dict.fromkeys(found)))
+        return cls(_without_repeats(rules))
 
     def __or__(self, other: PageRules) -> PageRules:
         if not isinstance(other, PageRules):
             return NotImplemented
-        return PageRules(tuple(dict.fromkeys(self.rules + other.rules)))
+        return PageRules(_without_repeats(self.rules + other.rules))
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
     def saying(self, *names: str) -> PageRule | None:
         """Return the first rule with one of *names*."""
-        return next((rule for rule in self.rules if rule.name in names), None)
+        for rule in self.rules:
+            if rule.name in names:
+                return rule
+        return None
 
     noindex = _Says("noindex", "none")
     """Don't keep or show the page."""
@@ -191,23 +233,27 @@ class PageRules:
     @property
     def max_snippet(self) -> int | None:
         """Characters that may be shown; 0: none, -1: no limit."""
-        return self._least("max-snippet")
+        return self._lowest_limit("max-snippet")
 
     @property
     def max_video_preview(self) -> int | None:
         """Seconds of a video that may be shown; 0: a still, -1: no limit."""
-        return self._least("max-video-preview")
+        return self._lowest_limit("max-video-preview")
 
     @property
     def max_image_preview(self) -> str | None:
         """``none``, ``standard`` or ``large``."""
-        values = {rule.value for rule in self.rules if rule.name == _PREVIEW}
-        return next((value for value in PREVIEWS if value in values), None)
+        values = self._values_of(_PREVIEW_RULE)
+        for preview in PREVIEWS:
+            if preview in values:
+                return preview
+        return None
 
     @property
     def unavailable_after(self) -> datetime | None:
         """When the page becomes noindex, with a time zone."""
-        dates = [rule.value for rule in self.rules if isinstance(rule.value, datetime)]
+        values = self._values_of(_DATE_RULE)
+        dates = [value for value in values if isinstance(value, datetime)]
         return min(dates, default=None)
 
     def expired(self, now: datetime | float) -> bool:
@@ -220,82 +266,98 @@ class PageRules:
             return now >= date.timestamp()
         return moment(now) >= date
 
-    def _least(self, name: str) -> int | None:
-        values = [rule.value for rule in self.rules if rule.name == name]
-        limits = [value for value in values if isinstance(value, int) and value >= 0]
-        return min(limits, default=-1 if values else None)
+    def _values_of(self, name: str) -> list[Value]:
+        return [rule.value for rule in self.rules if rule.name == name]
+
+    def _lowest_limit(self, name: str) -> int | None:
+        """Return the lowest number of the rules with this *name*; -1 if all of them say "no limit", None
+        if there are none."""
+        values = self._values_of(name)
+        numbers = [value for value in values if isinstance(value, int)]
+        limits = [number for number in numbers if number >= 0]
+        if limits:
+            return min(limits)
+        return -1 if values else None
+
+
+def _without_repeats(rules: Iterable[PageRule]) -> tuple[PageRule, ...]:
+    return tuple(dict.fromkeys(rules))
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case, with and without their digits, so that no restriction is lost.
-    ``*`` names no crawler."""
+    """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to its first digit: so no
+    restriction is lost. ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
-    return {token.lower() for token in (*obeyed(chain, False), *chain)} - {"", GLOBAL}
+    without_digits = obeyed(chain, False)
+    tokens = set(map(str.lower, (*without_digits, *chain)))
+    return tokens - {"", GLOBAL}
 
 
-def _read(
+def _rules_in(
     text: str, tokens: Collection[str] | None
 ) -> Iterator[tuple[str, str, Value]]:
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header line. *tokens*: the
     crawler's; None for the content of a meta, which names no agents."""
     text = with_blanks(text).lower()
-    agent, at = GLOBAL, 0
-    while word := _WORD.match(text, at):
-        named = None if tokens is None else _AGENT.match(text, word.start(1))
-        if named is not None and _is_agent(named[1], tokens or ()):
-            # In a meta, "robots" means all agents.
-            agent = (
-                GLOBAL if named[1] in (GLOBAL, "robots") else leading_token(named[1])
-            )
-            at = named.end()
+    agent = GLOBAL
+    position = 0
+    while word := _WORD.match(text, position):
+        if tokens is not None:
+            named = _AGENT.match(text, word.start(1))
+            if named is not None and _is_agent(named[1], tokens):
+                # The rules up to the next agent are for this one. As in a meta, "robots" means all.
+                is_for_all = named[1] in (GLOBAL, "robots")
+                agent = GLOBAL if is_for_all else leading_token(named[1])
+                position = named.end()
+                continue
+        name = word[1]
+        position = word.end()
+        if name in FLAGS:
+            yield agent, name, None
             continue
-        name, at = word[1], word.end()
-        value: Value = None
-        if name == _DATE:
-            value, at = _date(text, at)
-        elif name in _NUMBERS or name == _PREVIEW:
-            value, at = _limit(text, at, is_number=name != _PREVIEW)
-        elif name not in FLAGS:
-            at = _after_unknown(text, at)
-        if value is not None or name in FLAGS:
+        value, position = _value_of(name, text, position)
+        if value is not None:
             yield agent, name, value
 
 
 def _is_agent(name: str, tokens: Collection[str]) -> bool:
-    """Return whether *name*, before a colon and a known rule, is an agent's."""
-    return name not in _NAMES and (
-        not name.startswith(_LIMIT) or leading_token(name) in tokens
-    )
+    """Return whether *name*, before a colon and a known rule, is an agent's. *tokens*: the crawler's."""
+    if name in _RULE_NAMES:
+        return False
+    if name.startswith(_LIMIT_PREFIX):
+        return leading_token(name) in tokens
+    return True
 
 
-def _after_unknown(text: str, at: int) -> int:
-    """Return where what an unknown rule says ends: after its value, if it has one."""
-    given = _VALUE.match(text, at)
-    assert given is not None  # it matches anything
-    return given.end() if given[1] else at
-
-
-def _limit(text: str, at: int, *, is_number: bool) -> tuple[Value, int]:
-    """Return a value that is a number or a word, and where it ends."""
-    given = _VALUE.match(text, at)
-    assert given is not None  # it matches anything
+def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
+    """Return the value of the rule with this *name*, which ends at *position*, and where the value ends.
+    None stands for the value of an unknown rule, and for one that is wrong."""
+    if name == _DATE_RULE:
+        return _date(text, position)
+    match = _VALUE.match(text, position)
+    assert match is not None  # the pattern matches anything
+    given = match["value"]
     value: Value = None
-    if is_number and _NUMBER.fullmatch(given[2]):
-        value = int(given[2])
-    elif not is_number and given[2] in PREVIEWS:
-        value = given[2]
-    return value, given.end() if value is not None or given[1] else at
+    if name in _NUMBER_RULES and _LIMIT.fullmatch(given):
+        value = int(given)
+    elif name == _PREVIEW_RULE and given in PREVIEWS:
+        value = given
+    # Without a colon, a word that can't be a value is the next rule.
+    is_value = value is not None or match["colon"] != ""
+    return value, match.end() if is_value else position
 
 
-def _date(text: str, at: int) -> tuple[Value, int]:
-    """Return a date, with as many commas as possible, and where it ends."""
-    text = text[: at + _DATE_LENGTH]
-    ends = _NEXT.search(text, at)
-    parts = text[at : ends.start() if ends else len(text)].split(",", _DATE_PARTS)[
-        :_DATE_PARTS
-    ]
+def _date(text: str, position: int) -> tuple[Value, int]:
+    """Return the date in *text* from *position* on, with as many commas as possible, and where it ends.
+    If there is none, what stands before the next comma is passed over."""
+    text = text[: position + _DATE_REACH]
+    after = _AFTER_DATE.search(text, position)
+    end = len(text) if after is None else after.start()
+    between_commas = text[position:end].split(",")
+    parts = between_commas[:_MAX_DATE_PARTS]
     for count in range(len(parts), 0, -1):
-        date = ",".join(parts[:count])
-        if (value := read_date(date.strip(_AROUND))) is not None:
-            return value, at + len(date)
-    return None, at + len(parts[0])
+        candidate = ",".join(parts[:count])
+        date = read_date(candidate.strip(_AROUND_DATES))
+        if date is not None:
+            return date, position + len(candidate)
+    return None, position + len(parts[0])

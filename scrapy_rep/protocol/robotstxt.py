@@ -28,26 +28,37 @@ from scrapy_rep.protocol.syntax import (
     agent_token,
     as_bytes,
     field_of,
+    fields_in,
     normalise,
     obeyed,
-    read,
     readable_url,
 )
 
-# Neither many agents nor one group of 500 KB with many agents may fill the memory.
-_AGENTS_REMEMBERED = 100
+# When a RobotsTxt remembers the answers to so many agents, it forgets them: many agents would fill the memory.
+_MAX_ANSWERS = 100
+# When what it remembers takes so many bytes, it forgets that, too: agents may have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
-# Bytes of memory besides the text: for a sitemap, a rule that decided, an agent.
-_SITEMAP, _DECIDED, _ANSWER = 57, 390, 200
+# Bytes of memory that a sitemap's URL takes beside its text. This and the following were measured.
+_BYTES_OF_A_SITEMAP = 57
+# Bytes that a rule which decided takes beside its texts.
+_BYTES_OF_A_DECIDING_RULE = 390
+# Bytes that an answer to an agent takes beside the rules, or a Pace.
+_BYTES_OF_AN_ANSWER = 200
 
 _Agent: TypeAlias = "str | tuple[str, ...]"
-# The agent, whether it obeys "*", the token whose group applies, and its rules.
+
+
+# Which rules an agent has to obey: the agent; whether it obeys the `*` group; the token whose group applies,
+# None if there is none; and its rules. A plain tuple, since it is made for each file and unpacked for each
+# request, for both of which a class takes longer.
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
+
+# The answer before anybody has asked.
 _NOT_ASKED: _Answer = (None, None, None, NO_RULES)
 
 # Origin and path of nearly all URLs.
-_USUAL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
+_USUAL_URL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
 class Pace(NamedTuple):
@@ -55,7 +66,7 @@ class Pace(NamedTuple):
 
     crawl_delay: Ask | None = None
     slowest: Ask | None = None
-    """Of ``crawl-delay`` and ``request-rate``."""
+    """The slowest of all ``crawl-delay`` and ``request-rate`` lines."""
     visit_time: Ask | None = None
 
 
@@ -74,11 +85,11 @@ class RobotsTxt:
     """
 
     __slots__ = (
-        "_known",
-        "_latest",
-        "_origin",
+        "_answers",
+        "_deciding_rules",
+        "_latest_answer",
+        "_latest_origin",
         "_paces",
-        "_rules",
         "_sitemaps",
         "_source",
         "size",
@@ -87,20 +98,23 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
-        # Most calls are about the latest agent and origin.
-        self._latest, self._origin = _NOT_ASKED, ""
-        # Replaced as a whole, so that threads may share a RobotsTxt.
-        self._known: tuple[_Answer, ...] = ()
+        # Most calls are about the same agent as the latest one, and about the same origin.
+        self._latest_answer = _NOT_ASKED
+        self._latest_origin = ""
+        # The tuple is replaced as a whole, so that threads may share a RobotsTxt.
+        self._answers: tuple[_Answer, ...] = ()
+        # By the token of a group.
         self._paces: dict[str, Pace] | None = None
-        self._rules: dict[int, Rule] | None = None
+        # By the key of a rule (matching.py).
+        self._deciding_rules: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
         """Approximate bytes of memory, without the source."""
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, and the one that tells whether the last line is whole.
-        A text is read as UTF-8. The bytes as received are better: nothing has been lost of these.
+        """Keep up to 512,000 bytes of any *body*, and one more, which tells whether the last line is
+        whole. A text is read as UTF-8. The bytes as received are better: nothing of them is lost.
 
         :raises TypeError: if *body* is neither bytes-like nor a text
         """
@@ -120,39 +134,50 @@ class RobotsTxt:
         text = normalise(body)
         groups = Groups(text)
         if self._sitemaps is None:
-            self._sitemaps = sitemaps = _sitemaps_of(text)
-            self.size += _SITEMAP * len(sitemaps) + len("".join(sitemaps))
+            sitemaps = _sitemaps_of(text)
+            self._sitemaps = sitemaps
+            self.size += _BYTES_OF_A_SITEMAP * len(sitemaps)
+            self.size += sum(map(len, sitemaps))
+        # These two remember what they return.
         self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
-        key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        for answer in self._known:
-            if answer[:2] == key:
-                return True
-        return False
+        """Return whether *agent*'s rules are remembered, so that the file needn't be read for them."""
+        return self._answer_to(agent, obey_global) is not None
+
+    def _answer_to(
+        self, agent: str | Sequence[str], obey_global: bool
+    ) -> _Answer | None:
+        """Return the answer that is remembered; None if there is none."""
+        if not isinstance(agent, str):
+            agent = tuple(agent)
+        for answer in self._answers:
+            asking_agent, obeyed_global, _, _ = answer
+            if asking_agent == agent and obeyed_global == obey_global:
+                return answer
+        return None
 
     def allowed(
         self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
     ) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        latest = self._latest
-        if agent == latest[0] and obey_global is latest[1]:
-            rules = latest[3]
-        else:
+        # This runs for each request. So the beginnings of rules() and Rules.allows() are repeated here, and
+        # path_of() is left to unusual URLs.
+        latest_agent, latest_obey_global, _, rules = self._latest_answer
+        if agent != latest_agent or obey_global is not latest_obey_global:
             _, rules = self.rules(agent, obey_global)
-        path = url.removeprefix(self._origin)
+        path = url.removeprefix(self._latest_origin)
         if path[:1] != "/" or path == url or "#" in path:
-            usual = _USUAL.match(url)
+            # Another origin, or what follows it is not just a path.
+            usual = _USUAL_URL.match(url)
             if usual is None:
                 path = path_of(url)
             else:
-                self._origin, path = usual.groups()
-        found = rules.find(path)
-        return (
-            found < SHORTEST or found & ALLOW > 0 or path == ROBOTS_PATH
-        )  # Rules.allows()
+                self._latest_origin, path = usual.groups()
+        key = rules.find(path)
+        return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
 
     def decide(
         self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
@@ -169,8 +194,9 @@ class RobotsTxt:
         token, rules = self.rules(agent, obey_global)
         path = path_of(url)
         decision = self.decision(token, rules.find(path))
-        always = path == ROBOTS_PATH and not decision.allowed
-        return Decision(True, None, token) if always else decision
+        if path == ROBOTS_PATH and not decision.allowed:
+            return Decision(True, None, token)
+        return decision
 
     def rules(
         self,
@@ -180,64 +206,85 @@ class RobotsTxt:
     ) -> tuple[str | None, Rules]:
         """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
         them. *groups*: those of the file, if it has just been read."""
-        latest = self._latest
-        if agent == latest[0] and obey_global is latest[1]:
-            return latest[2:]
-        key = agent if isinstance(agent, str) else tuple(agent), obey_global
-        for answer in self._known:
-            if answer[:2] == key:
-                break
-        else:
-            answer = self._read(*key, groups or Groups(self._text()))
-        self._latest = answer
-        return answer[2:]
+        latest_agent, latest_obey_global, token, rules = self._latest_answer
+        if agent == latest_agent and obey_global is latest_obey_global:
+            return token, rules
+        answer = None
+        if self._answers:  # most files are read for one agent, and need no search
+            answer = self._answer_to(agent, obey_global)
+        if answer is None:
+            key = agent if isinstance(agent, str) else tuple(agent)
+            if groups is None:
+                groups = Groups(self._text())
+            answer = self._read_for(key, obey_global, groups)
+        self._latest_answer = answer
+        _, _, token, rules = answer
+        return token, rules
 
-    def _read(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
+    def _read_for(self, agent: _Agent, obey_global: bool, groups: Groups) -> _Answer:
         """Return the answer to an agent that hasn't asked yet, and remember it."""
-        if len(self._known) >= _AGENTS_REMEMBERED or self.size > _MAX_SIZE:
-            self._known, self.size = (), 0
-            self._paces = self._rules = self._sitemaps = None
-        answer: _Answer = agent, obey_global, None, NO_RULES
+        if len(self._answers) >= _MAX_ANSWERS or self.size > _MAX_SIZE:
+            self._forget()
+        answer: _Answer = (agent, obey_global, None, NO_RULES)
         for token in obeyed(agent, obey_global):
-            if (name := token.lower()) in groups.tokens:
-                # Thousands of rules take 50 ms, so agents of one group share theirs.
-                for _, _, other, rules in self._known:
-                    if other == token:
-                        break
-                else:
-                    rules = Rules(*groups.rules_of(name))
-                    self.size += rules.size
-                answer = agent, obey_global, token, rules
+            if token.lower() in groups.tokens:
+                rules = self._rules_of_group(token, groups)
+                answer = (agent, obey_global, token, rules)
                 break
-        self._known += (answer,)
-        self.size += _ANSWER
+        self._answers += (answer,)
+        self.size += _BYTES_OF_AN_ANSWER
         return answer
 
-    def decision(self, token: str | None, found: int) -> Decision:
-        """Return the decision for the group of *token*, given what :meth:`Rules.find` has *found*."""
-        if not found:
+    def _rules_of_group(self, token: str, groups: Groups) -> Rules:
+        """Return the rules of *token*'s groups. Thousands of rules take 50 ms, so agents of one group share
+        theirs."""
+        for _, _, known_token, known_rules in self._answers:
+            if known_token == token:
+                return known_rules
+        rules = Rules(*groups.rules_of(token.lower()))
+        self.size += rules.size
+        return rules
+
+    def _forget(self) -> None:
+        """Forget all that can be read again."""
+        self._answers = ()
+        self._paces = None
+        self._deciding_rules = None
+        self._sitemaps = None
+        self.size = 0
+
+    def decision(self, token: str | None, key: int) -> Decision:
+        """Return the decision for the group of *token*, given the *key* that :meth:`Rules.find` has
+        returned."""
+        if not key:  # no rule matches
             return Decision(True, None, token)
-        rules = self._rules = self._rules or {}
-        rule = rules.get(found)
+        if self._deciding_rules is None:
+            self._deciding_rules = {}
+        # A name of our own, for another thread may forget the attribute.
+        rules = self._deciding_rules
+        rule = rules.get(key)
         if rule is None:
-            line = line_of(found)
-            row = self._text().split("\n", line)[line - 1]
+            line = line_of(key)
+            rows = self._text().split("\n", line)
+            row = rows[line - 1]
             field, value = field_of(row)  # type: ignore[misc]  # this line has been read before
-            rule = rules[found] = Rule.of(row, line, value, field == "allow")
-            self.size += _DECIDED + len(rule.pattern) + len(rule.text)
-        return Decision(allows(found), rule, token)
+            rule = Rule.of(row, line, value, field == "allow")
+            rules[key] = rule
+            self.size += _BYTES_OF_A_DECIDING_RULE
+            self.size += len(rule.pattern) + len(rule.text)
+        return Decision(allows(key), rule, token)
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
         """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
-        return _sitemaps_of(self._text()) if self._sitemaps is None else self._sitemaps
+        if self._sitemaps is not None:
+            return self._sitemaps
+        return _sitemaps_of(self._text())
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """The groups, in order, each with its agents and rules (REP.md section 7). Reads the file."""
-        source = self._source
-        outline = Outline.of(source if isinstance(source, bytes) else source())
-        return tuple(outline.groups)
+        return tuple(Outline.of(self._body()).groups)
 
     @property
     def clean_params(self) -> tuple[CleanParam, ...]:
@@ -252,8 +299,8 @@ class RobotsTxt:
 
         :raises ValueError: if *agent* is not a product token
         """
-        delay, _, _ = self.pace(agent, obey_global)
-        return delay and delay.seconds
+        delay = self.pace(agent, obey_global).crawl_delay
+        return None if delay is None else delay.seconds
 
     def pace(
         self,
@@ -266,40 +313,56 @@ class RobotsTxt:
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return Pace()
-        paces = self._paces = self._paces or {}
+        if self._paces is None:
+            self._paces = {}
+        # A name of our own, for another thread may forget the attribute.
+        paces = self._paces
         if token not in paces:
-            paces[token] = (groups or Groups(self._text())).pace_of(token.lower())
-            self.size += _ANSWER
+            if groups is None:
+                groups = Groups(self._text())
+            paces[token] = groups.pace_of(token.lower())
+            self.size += _BYTES_OF_AN_ANSWER
         return paces[token]
 
-    def _text(self) -> str:
+    def _body(self) -> bytes:
         source = self._source
-        return normalise(source if isinstance(source, bytes) else source())
+        return source if isinstance(source, bytes) else source()
+
+    def _text(self) -> str:
+        return normalise(self._body())
 
 
-# A user-agent line: its token in the usual spelling, otherwise all after "user", which may be another
-# field. Possessive from Python 3.11 on, for HTML and its many indented lines.
-_BLANKS = r"[ \t\v\f]*" + ("+" if sys.version_info >= (3, 11) else "")
+# Blanks before a field. Possessive from Python 3.11 on: HTML has many indented lines, and going back over
+# the blanks of each would take time.
+_INDENT = r"[ \t\v\f]*+" if sys.version_info >= (3, 11) else r"[ \t\v\f]*"
+# A line that may be a user-agent line. Group 1: its token, if it is written as usual. Group 2: else, all
+# that follows "user". _unusual_token() tells whether that is such a line or another field.
 _LINES_OF_AGENTS = re.compile(
-    rf"\n{_BLANKS}[Uu][Ss][Ee][Rr]"
+    rf"\n{_INDENT}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
+# Seconds of a crawl-delay: "10", "0.5", "5.", ".5".
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
+# "0600-0845".
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
+# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
 _RATE = re.compile(
-    rf"([0-9]{{1,9}})[ \t]*/[ \t]*([0-9]{{1,9}})([smh]?)(?:[ \t]+{_HOURS})?",
+    r"(?P<pages>[0-9]{1,9})[ \t]*/[ \t]*(?P<time>[0-9]{1,9})(?P<unit>[smh]?)"
+    rf"(?:[ \t]+{_HOURS})?",
     re.IGNORECASE,
 )
 _VISIT = re.compile(_HOURS)
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_COMMENT = re.compile(r"#[^\n]*")
-_LINES_OF_SITEMAPS = re.compile(rf"\n{_BLANKS}([Ss][Ii][Tt][Ee][^\n]*)")
+_SECONDS_OF_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
+_LINE_COMMENT = re.compile(r"#[^\n]*")
+# A line that may be a sitemap line. Group 1: the line without its indent.
+_LINES_OF_SITEMAPS = re.compile(rf"\n{_INDENT}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
 def delay_seconds(value: str) -> float | None:
     """Return a number in decimal notation (REP.md section 12); None for anything else."""
-    seconds = float(value) if _NUMBER.fullmatch(value) else math.inf
+    if _DECIMAL.fullmatch(value) is None:
+        return None
+    seconds = float(value)  # infinite if it has hundreds of digits
     return seconds if math.isfinite(seconds) else None
 
 
@@ -307,43 +370,60 @@ def rate_seconds(value: str) -> float | None:
     """Return the seconds between two pages of a ``request-rate``; None if it can't be read. Hours
     in it make no difference: nothing says that more is welcome at other times."""
     rate = _RATE.fullmatch(value)
-    if rate is None or not int(rate[1]):
+    if rate is None:
         return None
-    return int(rate[2]) * _UNITS[rate[3].lower()] / int(rate[1])
+    pages = int(rate["pages"])
+    if not pages:
+        return None
+    unit = rate["unit"].lower()
+    seconds = int(rate["time"]) * _SECONDS_OF_UNIT[unit]
+    return seconds / pages
+
+
+def _visit_time_seconds(value: str) -> float | None:
+    """Return 0, since a ``visit-time`` has hours and no pause; None if it can't be read."""
+    return None if _VISIT.fullmatch(value) is None else 0.0
 
 
 class Ask(NamedTuple):
     """A line about the pace of a crawl (REP.md section 12)."""
 
     seconds: float
-    """Between two requests; 0 for a ``visit-time``."""
+    """The pause between two requests; 0 for a ``visit-time``."""
     line: int
     field: str
     """``crawl-delay``, ``request-rate`` or ``visit-time``."""
     value: str
 
 
-# The fields about pace, and what reads their seconds.
+# The fields about pace, and what reads the seconds in their values.
 _PACE: dict[str, Callable[[str], float | None]] = {
     "crawl-delay": delay_seconds,
     "request-rate": rate_seconds,
-    "visit-time": lambda value: 0.0 if _VISIT.fullmatch(value) else None,
+    "visit-time": _visit_time_seconds,
 }
 
 
 class Groups:
-    """A file, split at its ``user-agent`` lines: a crawler needs few of the stretches in between."""
+    """A file, split at its ``user-agent`` lines. What stands between two of them is a *stretch*: a crawler
+    needs only a few of these."""
 
     __slots__ = ("_stretches", "tokens")
 
     def __init__(self, text: str) -> None:
         """*text* is normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`."""
-        # The patterns begin each line with a line end.
+        # The pattern begins each line with a line end, so the first line needs one, too. The pieces are:
+        # stretch, group 1, group 2, stretch, group 1, group 2, … (see _LINES_OF_AGENTS).
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
+        usual_tokens = pieces[1::3]
+        unusual_lines = pieces[2::3]
         tokens: list[str | None] = [None]
-        for usual, rest in zip(pieces[1::3], pieces[2::3]):
-            tokens.append(usual.lower() if usual else _unusual_token(f"user{rest}"))
+        for usual_token, after_user in zip(usual_tokens, unusual_lines):
+            if usual_token:
+                tokens.append(usual_token.lower())
+            else:
+                tokens.append(_unusual_token(f"user{after_user}"))
         self.tokens = tokens
         """The token before each stretch of lines. None: the file's start, or another field."""
 
@@ -351,73 +431,113 @@ class Groups:
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
-        """Return value and number (see ``ALLOW``) of each rule of *token*'s groups."""
+        """Return value and number (see ``ALLOW`` in matching.py) of each rule of *token*'s groups."""
         values: list[str] = []
         numbers: list[int] = []
-        named, start, line = False, 0, 0
+        is_in_group = False
+        # How many rules there were when the token was last named.
+        rules_before = 0
+        # The number of the user-agent line before the stretch.
+        agent_line = 0
         for name, stretch in zip(self.tokens, self._stretches):
             if name == token:
-                named, start = True, len(values)
-            elif name is not None and len(values) > start:
-                named = (
-                    False  # a group ends with the first user-agent line after a rule
-                )
-            if named:
-                _collect(stretch, line, values, numbers)
-            line += stretch.count("\n") + 1
+                is_in_group = True
+                rules_before = len(values)
+            elif name is not None and len(values) > rules_before:
+                # A group ends with the first user-agent line after a rule.
+                is_in_group = False
+            if is_in_group:
+                _collect(stretch, agent_line, values, numbers)
+            agent_line += stretch.count("\n") + 1
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
-        """Return what *token*'s groups ask of a crawl's pace. Here only, such a line ends the list
+        """Return what *token*'s groups ask of a crawl's pace. Here only, a line about pace ends the list
         of agents above it, as a rule does (REP.md section 12)."""
         asks: list[Ask] = []
-        line, named, ended = (
-            0,
-            False,
-            False,
-        )  # lines before the first group apply to no agent
+        # Lines before the first user-agent line apply to no agent.
+        is_in_group = False
+        # Whether the list of agents has ended, so that the next user-agent line begins another group.
+        has_ended = False
+        # The number of the user-agent line before the stretch.
+        agent_line = 0
         for name, stretch in self:
             if name is not None:
-                named, ended = name == token or (named and not ended), False
-            for number, field, value in (
-                read(stretch.split("\n"), line) if named else ()
-            ):
-                ended = ended or field in RULES or field in _PACE
-                if field in _PACE and (seconds := _PACE[field](value)) is not None:
-                    asks.append(Ask(seconds, number, field, value))
-            line += stretch.count("\n") + 1
-        # Slowest first; of equals, the first line.
-        asks.sort(key=lambda ask: (-ask.seconds, ask.line))
-        fields = ("crawl-delay",), ("crawl-delay", "request-rate"), ("visit-time",)
+                is_in_group = name == token or (is_in_group and not has_ended)
+                has_ended = False
+            if is_in_group:
+                rows = stretch.split("\n")
+                for number, field, value in fields_in(rows, agent_line):
+                    if field in RULES:
+                        has_ended = True
+                    elif field in _PACE:
+                        has_ended = True
+                        seconds = _PACE[field](value)
+                        if seconds is not None:
+                            asks.append(Ask(seconds, number, field, value))
+            agent_line += stretch.count("\n") + 1
+        asks.sort(key=_slowest_first)
         return Pace(
-            *(next((ask for ask in asks if ask.field in some), None) for some in fields)
+            crawl_delay=_first_of(asks, "crawl-delay"),
+            slowest=_first_of(asks, "crawl-delay", "request-rate"),
+            visit_time=_first_of(asks, "visit-time"),
         )
+
+
+def _slowest_first(ask: Ask) -> tuple[float, int]:
+    """Return what to sort by: the slowest comes first; of equals, the first line."""
+    return -ask.seconds, ask.line
+
+
+def _first_of(asks: list[Ask], *fields: str) -> Ask | None:
+    for ask in asks:
+        if ask.field in fields:
+            return ask
+    return None
 
 
 def _unusual_token(row: str) -> str | None:
     """Return the token of a line that begins with "user"; None for another field."""
-    found = field_of(row)
-    return None if found is None else agent_token(found[1])
+    field_and_value = field_of(row)
+    if field_and_value is None:
+        return None
+    # Of the fields, only user-agent begins with "user".
+    _, value = field_and_value
+    return agent_token(value)
 
 
-def _collect(stretch: str, line: int, values: list[str], numbers: list[int]) -> None:
-    """Append the rules of the lines from *line* on."""
+def _collect(
+    stretch: str, agent_line: int, values: list[str], numbers: list[int]
+) -> None:
+    """Append the rules of *stretch* to *values* and *numbers*. *agent_line* is the number of the user-agent
+    line before it. The stretch's first row is what remains of that line: nothing."""
     if "#" in stretch:
-        stretch = _COMMENT.sub("", stretch)
-    for number, row in zip(range(ALLOW - 1 - line, 0, -1), stretch.split("\n")):
+        stretch = _LINE_COMMENT.sub("", stretch)
+    # A rule's number is its line, counted down from ALLOW - 1 (matching.py).
+    countdown = range(ALLOW - 1 - agent_line, 0, -1)
+    for number, row in zip(countdown, stretch.split("\n")):
+        # Nine of ten rules are written so, which spares them field_of().
         value = row.removeprefix("Disallow: ")
-        if value != row:  # nine of ten rules
+        if value != row:
             values.append(value.strip(SPACE))
             numbers.append(number)
-        elif row and (found := field_of(row)) and found[0] in RULES:
-            values.append(found[1])
-            numbers.append(number | ALLOW if found[0] == "allow" else number)
+            continue
+        field_and_value = field_of(row) if row else None
+        if field_and_value is None:
+            continue
+        field, value = field_and_value
+        if field in RULES:
+            if field == "allow":
+                number |= ALLOW
+            values.append(value)
+            numbers.append(number)
 
 
 def _sitemaps_of(text: str) -> tuple[str, ...]:
     """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
-    values = []
-    for _, _, value in read(_LINES_OF_SITEMAPS.findall("\n" + text)):
+    urls = []
+    rows = _LINES_OF_SITEMAPS.findall("\n" + text)
+    for _, _, value in fields_in(rows):
         if value:
-            values.append(readable_url(value))
-    return tuple(values)
+            urls.append(readable_url(value))
+    return tuple(urls)

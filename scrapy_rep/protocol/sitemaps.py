@@ -7,7 +7,7 @@
     reader.kind, reader.count, reader.problem
 
 The content decides the format; names and headers don't. Unpacking goes piece by piece, so a bomb takes
-no more memory, and blocks no longer, than any other file. `entries` reads XML.
+no more memory, and blocks no longer, than any other file. XML is read in entries.py.
 """
 
 from __future__ import annotations
@@ -22,72 +22,112 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry, XmlFeed
 
 __all__ = ["Kind", "SitemapReader"]
 
-# The protocol's limits for one file, unpacked: its bytes, its URLs or the sitemaps of an index.
-MAX_BYTES = 50 * 1024 * 1024
-MAX_ENTRIES = 50_000
+MAX_SITEMAP_BYTES = 50 * 1024 * 1024
+"""Bytes of a file, unpacked: the protocol's limit."""
+
+MAX_SITEMAP_ENTRIES = 50_000
+"""URLs in a file, or sitemaps in an index: the protocol's limit."""
+
 # Characters of a line of text. No server accepts a URL as long.
-_MAX_LINE = 8192
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_MAX_TEXT_LINE = 8192
+# Byte order marks of UTF-16.
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# How UTF-16 without a byte order mark begins, if it is XML.
+_UTF16_XML = (b"\0<\0?", b"<\0?\0")
 # How XML begins, or at least what a sitemap is in; not in a string.
-_XML = re.compile(
+_XML_START = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
-# What JSON, comments, pages and binary files have before that, and rubbish hasn't.
+# What only JSON, comments, pages and binary files have before XML, but not the rubbish that is skipped.
 _NO_RUBBISH = re.compile(
     rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
 )
-_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# Bytes that suffice to tell the format.
-_ENOUGH = 4096
-_URL = re.compile("https?://", re.IGNORECASE)
-# A byte that isn't UTF-8, as the error handler "surrogateescape" decodes it.
-_BYTE = re.compile("[\udc80-\udcff]")
+# The beginning of a web page.
+_HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+# Bytes at the start of a file by which we tell its format.
+_BYTES_FOR_FORMAT = 4096
+# The beginning of a line that is a URL.
+_WEB_URL = re.compile("https?://", re.IGNORECASE)
+
+# Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make it a character.
+_FIRST_SURROGATE = 0xDC00
+# Such a character.
+_STRAY_BYTE = re.compile("[\udc80-\udcff]")
 
 MAGIC = b"\x1f\x8b\x08"
-# Bytes of the longest piece yielded. Reading one takes about a millisecond.
+"""How a gzip file begins."""
+
 STEP = 8 * 1024
+"""Bytes of the longest piece yielded. Reading one takes about a millisecond."""
+
 # Servers compress compressed files once more for transfer. Nobody needs more layers.
-_LAYERS = 3
-# Of one layer. 50 MiB packed in blocks (bgzip) have 800; empty ones only take time.
+_MAX_LAYERS = 3
+# Members of one layer: the gzip files of which it may consist. 50 MiB packed in blocks (bgzip) have 800;
+# empty ones only take time.
 _MAX_MEMBERS = 10_000
-_GZIP = 31  # zlib's code for gzip
+# What tells zlib that it is to unpack gzip.
+_GZIP = 31
 
 
 class TextFeed:
     """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
+    # As XmlFeed has them: any text is a sitemap without a problem, and is read to its end.
     kind = Kind.TEXT
     problem = None
     over = False
 
     def __init__(self, encoding: str) -> None:
+        # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be requested, too.
         errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
         self._decoder = codecs.getincrementaldecoder(encoding)(errors)
+        # The beginning of the line that isn't complete yet.
         self._line = ""
 
     def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
-        text = self._decoder.decode(data, last) + "\n" * last
+        """Return the entries of the lines that *data* completes."""
+        text = self._decoder.decode(data, last)
+        if last:
+            text += "\n"
         first, *lines = text.replace("\r", "\n").split("\n")
-        lines = [self._line + first[: _MAX_LINE + 1 - len(self._line)], *lines]
-        self._line = lines.pop()[: _MAX_LINE + 1]
-        return [_of_line(line) for line in map(str.strip, lines) if line]
+        # A line is cut one character beyond the limit: so its URL is longer than MAX_URL (origin.py), and is
+        # refused.
+        cut_at = _MAX_TEXT_LINE + 1
+        room = cut_at - len(self._line)
+        continued = self._line + first[:room]
+        lines = [continued, *lines]
+        unfinished = lines.pop()
+        self._line = unfinished[:cut_at]
+        stripped = map(str.strip, lines)
+        return [_entry_of(line) for line in stripped if line]
 
 
-def _of_line(line: str) -> SitemapEntry:
-    line = _BYTE.sub(lambda match: f"%{ord(match[0]) - 0xDC00:02X}", line)
-    return {"loc": line, "broken": True} if "\ufffd" in line else {"loc": line}
+def _entry_of(line: str) -> SitemapEntry:
+    """Return the entry of a line that isn't blank."""
+    url = _STRAY_BYTE.sub(_percent_encoded, line)
+    if "\ufffd" in url:  # it stands for what couldn't be decoded
+        return {"loc": url, "broken": True}
+    return {"loc": url}
+
+
+def _percent_encoded(stray_byte: re.Match[str]) -> str:
+    byte = ord(stray_byte[0]) - _FIRST_SURROGATE
+    return f"%{byte:02X}"
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
-    """Whether at least half of a text's first lines, not counting comments, are URLs."""
+    """Return whether at least half of a text's first lines, not counting comments, are URLs."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
-    lines = [
-        line for line in map(str.strip, text.splitlines()) if line and line[0] != "#"
-    ]
-    if len(start) >= _ENOUGH and len(lines) > 1:
+    lines = []
+    for line in map(str.strip, text.splitlines()):
+        if line and not line.startswith("#"):
+            lines.append(line)
+    if len(start) >= _BYTES_FOR_FORMAT and len(lines) > 1:
         lines.pop()  # it may be cut
-    urls = sum(_URL.match(line) is not None for line in lines)
-    return 0 < urls >= len(lines) - urls
+    urls = [line for line in lines if _WEB_URL.match(line)]
+    if not urls:
+        return False
+    return 2 * len(urls) >= len(lines)
 
 
 class SitemapReader:
@@ -96,8 +136,8 @@ class SitemapReader:
     def __init__(
         self,
         *,
-        max_bytes: int = MAX_BYTES,
-        max_entries: int = MAX_ENTRIES,
+        max_bytes: int = MAX_SITEMAP_BYTES,
+        max_entries: int = MAX_SITEMAP_ENTRIES,
         media: bool = False,
         url: str | None = None,
     ) -> None:
@@ -107,9 +147,12 @@ class SitemapReader:
         self._url = url
         self._max_bytes = max_bytes
         self._max_entries = max_entries
-        self.kind: Kind | None = None  # None: not a sitemap, or not known yet
-        self.bytes = 0  # after unpacking
-        self.count = 0  # entries returned
+        self.kind: Kind | None = None
+        """The format; None if the file is not a sitemap, or as long as that isn't known."""
+        self.bytes = 0
+        """Bytes that were read, after unpacking."""
+        self.count = 0
+        """Entries that were returned."""
         self.problem: str | None = None
         """What is wrong with the file, or why its end was not read; None if it is fine."""
 
@@ -120,20 +163,20 @@ class SitemapReader:
         start = b""
         for piece in content:
             start += piece
-            if len(start) >= _ENOUGH:
+            if len(start) >= _BYTES_FOR_FORMAT:
                 break
             yield []
         start = _without_rubbish(start.lstrip())
-        if (feed := self._feed_for(start)) is None:
+        feed = self._feed_for(start)
+        if feed is None:
             return
+        # None stands for the end of the file.
         parts: Iterable[bytes | None] = chain([start], content, [None])
         for part in parts:
-            entries: list[SitemapEntry] = []
-            # None is the end. If the file was cut, its last part may be incomplete.
-            if part or (part is None and self.problem is None):
-                entries = feed.feed(part or b"", last=part is None)
+            entries = self._entries_from(feed, part)
             self.kind = feed.kind
-            if len(entries) > (room := self._max_entries - self.count):
+            room = self._max_entries - self.count
+            if len(entries) > room:
                 entries = entries[:room]
                 self.problem = (
                     f"more than {self._max_entries} entries: the rest is ignored"
@@ -142,18 +185,33 @@ class SitemapReader:
             yield entries
             if feed.over or self.problem is not None:
                 break
+        self._note_problem_of(feed)
+
+    def _entries_from(
+        self, feed: XmlFeed | TextFeed, part: bytes | None
+    ) -> list[SitemapEntry]:
+        """Return the entries that the next *part* of the file completes; None stands for the end."""
+        if part is not None:
+            return feed.feed(part) if part else []
+        # If the file was cut, what it ends with is no complete entry.
+        was_cut = self.problem is not None
+        return [] if was_cut else feed.feed(b"", last=True)
+
+    def _note_problem_of(self, feed: XmlFeed | TextFeed) -> None:
+        """Note what *feed* has found to be wrong with the file, if that is the first or the main problem."""
         if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
-            self.problem = (
-                f"its root element is <{feed.root[:100]}>, so it is not a sitemap"
-            )
+            root = feed.root[:100]
+            self.problem = f"its root element is <{root}>, so it is not a sitemap"
         self.problem = self.problem or feed.problem
         if self.kind is None:
             self.problem = self.problem or "it is not a sitemap"
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the file, unpacked, up to the limit of bytes. Note why its end is missing."""
         try:
             for piece in gunzip(pieces, self._max_bytes):
-                data = piece[: self._max_bytes - self.bytes]
+                room = self._max_bytes - self.bytes
+                data = piece[:room]
                 self.bytes += len(data)
                 yield data
                 if len(data) < len(piece):
@@ -167,19 +225,22 @@ class SitemapReader:
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
         """Return what reads a file with this start. If nothing can, note the problem."""
         text = start.removeprefix(codecs.BOM_UTF8).lstrip()
-        utf16 = start.startswith(_UTF16)
-        visible = text[2:].lstrip(b"\0 \t\r\n") if utf16 else text
+        is_utf16 = start.startswith(_UTF16_MARKS)
+        visible = text
+        if is_utf16:
+            # Without the mark, and the blanks after it.
+            visible = text[2:].lstrip(b"\0 \t\r\n")
         if not text:
             problem = "it is empty"
-        elif _HTML.match(_without_comments(text[:_ENOUGH])):
+        elif _HTML_PAGE.match(_without_comments(text[:_BYTES_FOR_FORMAT])):
             problem = "it is an HTML page, not a sitemap"
-        elif visible.startswith(b"<") or text[:4] in (b"\0<\0?", b"<\0?\0"):
+        elif visible.startswith(b"<") or text.startswith(_UTF16_XML):
             return XmlFeed(start, media=self._media, url=self._url)
-        elif b"\0" in text[:_ENOUGH] and not utf16:
+        elif b"\0" in text[:_BYTES_FOR_FORMAT] and not is_utf16:
             problem = "it is neither XML nor text"
         else:
-            encoding = "utf-16" if utf16 else "utf-8-sig"
-            if _lists_urls(start[:_ENOUGH], encoding):
+            encoding = "utf-16" if is_utf16 else "utf-8-sig"
+            if _lists_urls(start[:_BYTES_FOR_FORMAT], encoding):
                 return TextFeed(encoding)
             problem = "it is text, but most of its first lines are not URLs"
         self.problem = self.problem or problem
@@ -188,16 +249,20 @@ class SitemapReader:
 
 def _without_rubbish(start: bytes) -> bytes:
     """Return *start* without what stands before the XML: a warning of PHP's, byte order marks."""
-    if (found := _XML.search(start, 0, _ENOUGH)) is None:
+    xml = _XML_START.search(start, 0, _BYTES_FOR_FORMAT)
+    if xml is None or _NO_RUBBISH.search(start, 0, xml.start()):
         return start
-    before = found.start()
-    return start if _NO_RUBBISH.search(start, 0, before) else start[before:]
+    return start[xml.start() :]
 
 
 def _without_comments(text: bytes) -> bytes:
     """Return *text* without leading comments. A regular expression would take quadratic time."""
-    while text.startswith(b"<!--") and (end := text.find(b"-->", 4)) >= 0:
-        text = text[end + 3 :].lstrip()
+    while text.startswith(b"<!--"):
+        end = text.find(b"-->", len(b"<!--"))
+        if end < 0:
+            break
+        after = end + len(b"-->")
+        text = text[after:].lstrip()
     return text
 
 
@@ -212,7 +277,7 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     :raises GunzipError: after the last piece that can be unpacked
     """
     pieces = _evenly(pieces)
-    for _ in range(_LAYERS):
+    for _ in range(_MAX_LAYERS):
         first = b""
         for piece in pieces:
             first += piece
@@ -222,54 +287,63 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         pieces = chain([first], pieces)
         if not first.startswith(MAGIC):
             break
-        # Only a bomb's compressed form is much longer than its content.
-        pieces = _layer(pieces, 2 * max_bytes + 2 * STEP)
+        # What is unpacked here may be packed once more. Only a bomb is packed to twice its size.
+        max_unpacked = 2 * (max_bytes + STEP)
+        pieces = _layer(pieces, max_unpacked)
     yield from pieces
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on them."""
-    rest = b""
+    remainder = b""
     for piece in pieces:
-        data = rest + piece
-        upto = len(data) // STEP * STEP
-        yield from (data[start : start + STEP] for start in range(0, upto, STEP))
-        rest = data[upto:]
-    yield rest
+        data = remainder + piece
+        whole_steps = len(data) // STEP * STEP
+        for start in range(0, whole_steps, STEP):
+            yield data[start : start + STEP]
+        remainder = data[whole_steps:]
+    yield remainder
 
 
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Unpack one layer. Yields at least once for each piece."""
+    """Unpack one layer of gzip. Yields at least once for each piece.
+
+    :raises GunzipError: if it is damaged, or unpacks to more than *max_bytes*
+    """
     decoder = zlib.decompressobj(_GZIP)
-    members = size = 0  # members: those that have ended
-    begun = full = False
+    ended_members = 0
+    unpacked_bytes = 0
+    # Whether zlib is within a member.
+    is_in_member = False
     for piece in pieces:
-        data = piece.lstrip(b"\0") if decoder.eof else piece  # padding between members
+        # Zeros between two members are padding.
+        data = piece.lstrip(b"\0") if decoder.eof else piece
         if not data:
             yield b""
-        while (
-            data or full
-        ):  # after a full piece there may be more to come without further input
+        # After a full step, zlib may have more to give without further input.
+        was_full_step = False
+        while data or was_full_step:
             if decoder.eof:
-                if members >= _MAX_MEMBERS:
+                if ended_members >= _MAX_MEMBERS:
                     raise GunzipError(
                         f"the gzip file has more than {_MAX_MEMBERS} members"
                     )
                 decoder = zlib.decompressobj(_GZIP)
             try:
-                out = decoder.decompress(data, STEP)
+                unpacked = decoder.decompress(data, STEP)
             except zlib.error as error:
                 # Like gunzip, ignore garbage after the end of a member.
-                if members and not begun:
+                if ended_members and not is_in_member:
                     return
                 raise GunzipError(f"broken gzip ({error})") from None
-            begun = not decoder.eof
-            full = begun and len(out) == STEP
-            members += decoder.eof
+            is_in_member = not decoder.eof
+            was_full_step = is_in_member and len(unpacked) == STEP
+            if decoder.eof:
+                ended_members += 1
             data = decoder.unconsumed_tail or decoder.unused_data.lstrip(b"\0")
-            size += len(out)
-            yield out
-            if size > max_bytes:
+            unpacked_bytes += len(unpacked)
+            yield unpacked
+            if unpacked_bytes > max_bytes:
                 raise GunzipError(f"it unpacks to more than {max_bytes} bytes")
     if not decoder.eof:
         raise GunzipError("the gzip file is truncated")

@@ -18,8 +18,9 @@ MAX_LINE = 16_663
 SPACE = " \t\v\f"
 """The white space that Google strips. ``str.strip()`` alone would strip more."""
 
-# Each field as the standards write it, and what it is recognised by: these are prefixes. The last three
-# are not part of the protocol.
+# The fields that are recognised, and the spellings of their names that Google's parser accepts. A name
+# needs only begin with a spelling: "Sitemaps:" is a sitemap line. The last three fields are not part of
+# the protocol.
 _SPELLINGS = {
     "user-agent": ("user-agent", "useragent", "user agent"),
     "allow": ("allow",),
@@ -32,27 +33,53 @@ _SPELLINGS = {
         "disallaw",
     ),
     "sitemap": ("sitemap", "site-map"),
-    **{name: (name,) for name in ("crawl-delay", "request-rate", "visit-time")},
+    "crawl-delay": ("crawl-delay",),
+    "request-rate": ("request-rate",),
+    "visit-time": ("visit-time",),
 }
-FIELDS, RULES = frozenset(_SPELLINGS), ("allow", "disallow")
-_NAMES = {name: field for field, names in _SPELLINGS.items() for name in names}
-_PREFIXES = re.compile("|".join(map(re.escape, _NAMES)), re.IGNORECASE | re.ASCII)
-_INITIALS = {initial for name in _NAMES for initial in (name[0], name[0].upper())}
-_SHORTEST = min(map(len, _NAMES))
+FIELDS = frozenset(_SPELLINGS)
+"""The names of all fields that are recognised, in their usual spelling."""
 
-# Spellings of nearly all lines.
-_FIELDS = {
-    spelling: field
-    for name, field in _NAMES.items()
-    for spelling in (name, name.capitalize(), name.title(), name.upper())
+RULES = ("allow", "disallow")
+"""The fields that are rules."""
+
+# Spelling, in lower case, to field.
+_FIELD_BY_SPELLING = {
+    spelling: field for field, names in _SPELLINGS.items() for spelling in names
 }
 
-# Google also drops the beginning of a byte order mark.
+
+def _with_usual_cases(field_by_spelling: dict[str, str]) -> dict[str, str]:
+    """Return *field_by_spelling* with each spelling in all the cases that people use."""
+    fields = {}
+    for spelling, field in field_by_spelling.items():
+        fields[spelling] = field
+        fields[spelling.capitalize()] = field
+        fields[spelling.title()] = field
+        fields[spelling.upper()] = field
+    return fields
+
+
+# What nearly all lines have before their colon: one look-up spares them the pattern below.
+_FIELD_BY_USUAL_SPELLING = _with_usual_cases(_FIELD_BY_SPELLING)
+_SPELLING = re.compile(
+    "|".join(map(re.escape, _FIELD_BY_SPELLING)), re.IGNORECASE | re.ASCII
+)
+# Characters with which a field's name can begin: most lines that are no fields are recognised by their first.
+_INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
+# Characters that a field's name has at least.
+_SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
+
+# A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning of one.
 _BOM = re.compile("^\xef(?:\xbb\xbf?)?")
+# A CR that ends a line by itself, as old Macs wrote them.
 _LONE_CR = re.compile(r"\r(?!\n)")
+# The rest of a line from a NUL on, which Google's parser doesn't see.
 _AFTER_NUL = re.compile(r"\0[^\n]*")
-_BLANK = re.compile(r"[ \t]+")
+_BLANKS = re.compile(r"[ \t]+")
+# A percent-encoded byte with a letter in lower case.
 _LOWER_CASE_ESCAPE = re.compile(r"%(?:[0-9A-F][a-f]|[a-f][0-9a-fA-F])")
+# For str.translate(): percent-encodes what isn't ASCII in a latin-1 text.
 _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
@@ -70,62 +97,93 @@ def cut(body: bytes) -> bytes:
     if len(body) <= MAX_BYTES:
         return body
     head = body[:MAX_BYTES]
-    if body[MAX_BYTES] in b"\r\n":
+    if body[MAX_BYTES] in b"\r\n":  # so the last line in head is whole
         return head
-    return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1]
+    last_line_end = max(head.rfind(b"\n"), head.rfind(b"\r"))
+    return head[: last_line_end + 1]
 
 
 def normalise(body: bytes) -> str:
     """Return *body* as latin-1 text (one character a byte): cut to size, without byte order mark
     and NULs, line ends as LF, lines cut to :data:`MAX_LINE`."""
-    text = (body if len(body) <= MAX_BYTES else cut(body)).decode("latin-1")
+    if len(body) > MAX_BYTES:
+        body = cut(body)
+    text = body.decode("latin-1")
     if text[:1] == "\xef":
         text = _BOM.sub("", text, count=1)
     if "\r" in text:
         if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         else:
-            text = text.replace("\r", " ")  # faster, and a blank there means nothing
-    start = 0
-    while start + MAX_LINE < len(text):
-        if line_end := text.rfind("\n", start, start + MAX_LINE + 1) + 1:
-            start = line_end
-        else:
-            end = text.find("\n", start + MAX_LINE)
-            text = text[: start + MAX_LINE] + (text[end:] if end >= 0 else "")
+            # Each CR stands before an LF. A blank there means nothing, and this way is faster.
+            text = text.replace("\r", " ")
+    if len(text) > MAX_LINE:
+        text = _with_short_lines(text)
     if "\0" in text:
         text = _AFTER_NUL.sub("", text)
     return text
 
 
-def read(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, str]]:
+def _with_short_lines(text: str) -> str:
+    """Return *text* with each line cut to :data:`MAX_LINE` characters."""
+    start = 0
+    while start + MAX_LINE < len(text):
+        cut_at = start + MAX_LINE
+        # Where the line begins that may be too long; 0 if that is the present one.
+        next_start = text.rfind("\n", start, cut_at + 1) + 1
+        if next_start:
+            start = next_start
+            continue
+        line_end = text.find("\n", cut_at)
+        following = text[line_end:] if line_end >= 0 else ""
+        text = text[:cut_at] + following
+    return text
+
+
+def fields_in(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, str]]:
     """Yield number, field and value of each of the normalised *rows* that holds a known field.
     *first* is the number of the first row."""
     for number, row in enumerate(rows, first):
-        if row and (found := field_of(row)):
-            yield number, *found
+        if not row:  # spares a call
+            continue
+        field_and_value = field_of(row)
+        if field_and_value is not None:
+            field, value = field_and_value
+            yield number, field, value
 
 
 def field_of(row: str) -> tuple[str, str] | None:
     """Return field and value (latin-1, stripped, not escaped) of a normalised line; None without a
     known field."""
     name, colon, value = row.partition(":")
-    field = _FIELDS.get(name)
+    field = _FIELD_BY_USUAL_SPELLING.get(name)
     if field is None or not colon:
-        row = row.strip(SPACE)
-        # Most other lines are blank, comments or HTML.
-        if len(row) < _SHORTEST or row[0] not in _INITIALS or not _PREFIXES.match(row):
-            return None
-        name, colon, value = row.partition("#")[0].rstrip(SPACE).partition(":")
-        if not colon:  # forgiven if there are exactly two words
-            words = _BLANK.split(name)
-            name, value = words if len(words) == 2 else ("", "")
-        known = _PREFIXES.match(name)
-        if known is None:
-            return None
-        field = _NAMES[known.group().lower()]
-    elif "#" in value:
+        return _unusual_field_of(row)
+    if "#" in value:
         value = value.partition("#")[0]
+    return field, value.strip(SPACE)
+
+
+def _unusual_field_of(row: str) -> tuple[str, str] | None:
+    """Do what :func:`field_of` does for a line that doesn't begin with a usual spelling and a colon."""
+    row = row.strip(SPACE)
+    # A quick no to most such lines: they are blank, comments or HTML.
+    if len(row) < _SHORTEST_SPELLING or row[0] not in _INITIALS:
+        return None
+    if not _SPELLING.match(row):
+        return None
+    without_comment = row.partition("#")[0].rstrip(SPACE)
+    name, colon, value = without_comment.partition(":")
+    if not colon:
+        # A missing colon is forgiven if there are exactly two words.
+        words = _BLANKS.split(name)
+        if len(words) != 2:
+            return None
+        name, value = words
+    spelling = _SPELLING.match(name)
+    if spelling is None:  # it was recognised only together with what follows the name
+        return None
+    field = _FIELD_BY_SPELLING[spelling[0].lower()]
     return field, value.strip(SPACE)
 
 
@@ -134,11 +192,13 @@ def escape(value: str) -> str:
     nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
-    return (
-        _LOWER_CASE_ESCAPE.sub(lambda match: match[0].upper(), value)
-        if "%" in value
-        else value
-    )
+    if "%" not in value:
+        return value
+    return _LOWER_CASE_ESCAPE.sub(_in_upper_case, value)
+
+
+def _in_upper_case(match: re.Match[str]) -> str:
+    return match[0].upper()
 
 
 def readable(value: str) -> str:
@@ -147,9 +207,12 @@ def readable(value: str) -> str:
 
 
 def readable_url(value: str) -> str:
-    """Return a latin-1 URL likewise, or if it isn't UTF-8, with bytes above 127 percent-encoded."""
+    """Return a latin-1 URL as its author wrote it: UTF-8. If it isn't UTF-8, bytes above 127 are
+    percent-encoded."""
+    if value.isascii():
+        return value
     try:
-        return value if value.isascii() else value.encode("latin-1").decode()
+        return value.encode("latin-1").decode()
     except UnicodeDecodeError:
         return value.translate(_PERCENT_ENCODED)
 
@@ -158,19 +221,49 @@ GLOBAL = "*"
 """The token of the group that applies where no other does."""
 
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
+# What a project may call its crawler: a token, or one with digits.
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_COMMENT = re.compile(r"\(([^()]*)\)")
+# Of a User-Agent header: "(compatible; FooBot/1.2)".
+_AGENT_COMMENT = re.compile(r"\(([^()]*)\)")
 
-# Words that browsers use, and crawlers that pose as browsers.
-# fmt: off
-_BROWSER_WORDS = frozenset({
-    "mozilla", "applewebkit", "khtml", "gecko", "chrome", "chromium", "headlesschrome", "crios",
-    "safari", "version", "mobile", "firefox", "fxios", "edge", "edg", "edga", "edgios", "opera",
-    "opr", "vivaldi", "yabrowser", "samsungbrowser", "ucbrowser", "seamonkey", "trident", "presto",
-    "msie", "like", "compatible", "build",
-})
-# fmt: on
-
+# Words in the User-Agent headers of browsers, and of crawlers that pose as browsers.
+_BROWSER_WORDS = frozenset(
+    {
+        "mozilla",
+        "compatible",
+        "like",
+        "mobile",
+        "version",
+        "build",
+        # Engines
+        "applewebkit",
+        "gecko",
+        "khtml",
+        "presto",
+        "trident",
+        # Browsers
+        "chrome",
+        "chromium",
+        "crios",
+        "edg",
+        "edga",
+        "edge",
+        "edgios",
+        "firefox",
+        "fxios",
+        "headlesschrome",
+        "msie",
+        "opera",
+        "opr",
+        "safari",
+        "samsungbrowser",
+        "seamonkey",
+        "ucbrowser",
+        "vivaldi",
+        "yabrowser",
+    }
+)
+# What names of crawlers contain.
 _CRAWLER_NAME = re.compile(
     r"bot\b|bot[-_]|spider|crawl|scrap|slurp|fetch|archiver|preview|checker",
     re.IGNORECASE,
@@ -185,7 +278,10 @@ def leading_token(value: str) -> str:
 def agent_token(value: str) -> str:
     """Return the token, in lower case, that a ``user-agent`` line's value names; ``*`` for all
     crawlers, empty for none (REP.md section 7)."""
-    if value[:1] == GLOBAL and (len(value) == 1 or value[1] in SPACE):
+    if value == GLOBAL:
+        return GLOBAL
+    # Only white space may follow the star directly: "*bot" names no crawler.
+    if value[:1] == GLOBAL and value[1] in SPACE:
         return GLOBAL
     return leading_token(value).lower()
 
@@ -197,18 +293,19 @@ def is_name(value: str) -> bool:
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a chain;
-    ``ValueError`` if one is not a token."""
+    """Return a token or a list of them (on a command line: joined by commas) as a chain: the product tokens
+    of one crawler, most specific first. ``ValueError`` if one is not a token."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
         raise ValueError
-    found = tuple(value)
-    if not found or not all(
-        isinstance(token, str) and is_name(token) for token in found
-    ):
+    tokens = tuple(value)
+    if not tokens:
         raise ValueError
-    return found
+    for token in tokens:
+        if not isinstance(token, str) or not is_name(token):
+            raise ValueError
+    return tokens
 
 
 @lru_cache(maxsize=100)  # a crawl asks each file about the same agents
@@ -220,19 +317,29 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     :raises TypeError: if one is not a string
     """
     names = []
-    for token in (agent,) if isinstance(agent, str) else agent:
+    tokens = (agent,) if isinstance(agent, str) else agent
+    for token in tokens:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not _NAME.fullmatch(token):
-            shown = token[:200]
-            meant = product_token(shown)
-            hint = f"; product_token() finds {meant!r} in it" if meant else ""
-            raise ValueError(
-                f"{shown!r} is not a product token (letters, '-' and '_' only){hint}"
-            )
-        if name := _TOKEN.match(token)[0]:  # type: ignore[index]  # it matches anything
+        if token not in ("", GLOBAL) and not is_name(token):
+            raise ValueError(_not_a_token(token))
+        # Digits end a token; of "" and "*" nothing is left.
+        name = leading_token(token)
+        if name:
             names.append(name)
-    return (*names, GLOBAL) if obey_global else tuple(names)
+    if obey_global:
+        names.append(GLOBAL)
+    return tuple(names)
+
+
+def _not_a_token(value: str) -> str:
+    """Return the error for a *value*, often a whole User-Agent header, in place of a product token."""
+    shown = value[:200]
+    message = f"{shown!r} is not a product token (letters, '-' and '_' only)"
+    token = product_token(shown)
+    if token is None:
+        return message
+    return f"{message}; product_token() finds {token!r} in it"
 
 
 def product_token(user_agent: str) -> str | None:
@@ -245,16 +352,24 @@ def product_token(user_agent: str) -> str | None:
     first = leading_token(user_agent)
     if first and first.lower() not in _BROWSER_WORDS:
         return first
-    # Words, and whether an address is beside them.
-    words = [(word, False) for word in _COMMENT.sub(" ", user_agent).split()]
-    for comment in _COMMENT.findall(user_agent):
-        has_address = "://" in comment or "@" in comment
-        for part in re.split(r"[;,]", comment):
-            words.append((part.strip().partition(" ")[0], has_address))
-    for word, has_address in words:
+    for word, has_address in _words_of(user_agent):
         name = leading_token(word)
-        if not name or "://" in word or "@" in word or name.lower() in _BROWSER_WORDS:
+        if not name or name.lower() in _BROWSER_WORDS:
+            continue
+        if "://" in word or "@" in word:
             continue
         if _CRAWLER_NAME.search(name) or (has_address and "/" in word):
             return name
     return None
+
+
+def _words_of(user_agent: str) -> Iterator[tuple[str, bool]]:
+    """Yield the words of a User-Agent header that may be a crawler's name, each with whether an address is
+    beside it. First come those outside of comments; then, of each part of a comment, the first word."""
+    for word in _AGENT_COMMENT.sub(" ", user_agent).split():
+        yield word, False
+    for comment in _AGENT_COMMENT.findall(user_agent):
+        has_address = "://" in comment or "@" in comment
+        for part in re.split(r"[;,]", comment):
+            first_word = part.strip().partition(" ")[0]
+            yield first_word, has_address

@@ -732,7 +732,7 @@ class ChoiceListener(ResolutionListener):
         """Count and log an origin about which a setting decides."""
         answer = flight.answer
         # In words, with the setting's name in them.
-        choice = answer.by if answer is not None else ""
+        choice = answer.setting if answer is not None else ""
         choice = choice or state.status.setting
         if not choice:
             return

@@ -1,13 +1,14 @@
-"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section 9), in any
-crawl. If they seed it, the middleware is a :class:`SeedingMiddleware` too, and the spider's
-attributes count."""
+"""Finds, announces and counts the sitemaps that robots.txt files list (REP.md section
+9), in any crawl. Where sitemaps seed the crawl, the package's downloader middleware is
+a :class:`SeedingMiddleware` too, and the spider's attributes count
+(:class:`SpiderOptions`)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
@@ -36,56 +37,72 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-SITEMAP = "_rep_sitemap"
-"""Meta key of requests for sitemaps. Its value has all that another process needs, if processes
-share a scheduler."""
+SITEMAP_KEY = "_rep_sitemap"
+"""Meta key of requests for sitemaps. Its value has all that another process needs, if
+processes share a scheduler."""
 
 PAGE_KEY = "rep_sitemap"
-"""Meta key of requests for pages from sitemaps: what their entry says."""
-ROW_KEY = "_rep_page"
-"""Meta key of the same requests while they are in the scheduler: the page's row in the spool."""
+"""Meta key of requests for pages from sitemaps: what their entry says. Users read
+it."""
 
-# Per robots.txt: as many as Google lets a site submit. There is room for 20,000 in the file.
+PAGE_ROW_KEY = "_rep_page"
+"""Meta key of the same requests while they are in the scheduler: the page's row in the
+spool."""
+
 MAX_SITEMAPS = 500
+"""Sitemaps of one robots.txt that count: as many as Google lets a site submit. The file
+has room for 20,000."""
 
 LISTED = "listed"
-"""A mode of seeding: only from the sitemaps that the spider names."""
+"""A mode of seeding, see :func:`seeding_mode`: only from the sitemaps that the spider
+names."""
 
 
 def own_sitemaps(crawler: Crawler) -> list[str]:
-    """Return the sitemaps that the spider names; ``ValueError`` if one is not an absolute URL."""
+    """Return the sitemaps that the spider names; ``ValueError`` if one is not an
+    absolute URL."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
-    urls = [str(url) for url in value] if isinstance(value, list | tuple) else []
+    if not isinstance(value, list | tuple):
+        return []
+    urls = [str(url) for url in value]
     for url in urls:
-        Origin.from_url(url)
+        Origin.from_url(url)  # raises ValueError
     return urls
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
-    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or ``"all"``;
-    ``SettingsError`` if the spider's attribute has another value."""
+    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or
+    ``"all"``; ``SettingsError`` if the spider's attribute has another value."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
+    mode: str | bool
     try:
-        if value is None or isinstance(value, list | tuple):
-            named = own_sitemaps(crawler)
-            mode = settings.sitemaps or (LISTED if named else False)
+        if value is None:
+            mode = settings.sitemaps
+        elif isinstance(value, list | tuple):
+            named_urls = own_sitemaps(crawler)
+            mode = settings.sitemaps or (LISTED if named_urls else False)
         else:
-            mode = sitemaps(value)
-        return False if is_interactive(crawler) else mode
+            mode = sitemaps(value)  # as the setting REP_SITEMAPS is read
     except ValueError:
         raise SettingsError(
             f"The spider's attribute {SPIDER_SITEMAPS} is {value!r}, but must be {SITEMAPS_HINT}, "
             "or a list of sitemaps' URLs."
         ) from None
+    if is_interactive(crawler):
+        return False  # in Scrapy's shell, say
+    return mode
 
 
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A strange value
-    takes up to a millisecond, so callers can pause after each."""
+    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A
+    strange value takes up to a millisecond, so callers can pause after each."""
+    # Encodes the URLs of one file: hosts that aren't ASCII take time, so these have a
+    # limit.
     encode = Encoder(MAX_LISTED_IDN)
-    for value in list(dict.fromkeys(values))[:MAX_SITEMAPS]:
+    distinct_values = list(dict.fromkeys(values))
+    for value in distinct_values[:MAX_SITEMAPS]:
         try:
             yield value, resolve_sitemap(value, robots_url, encode)
         except ValueError:
@@ -93,19 +110,22 @@ def listed_sitemaps(
 
 
 async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
-    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving hostile ones
-    takes a second."""
-    listed = in_slices(listed_sitemaps(robots_url, values))
-    return {
-        one.url.partition("#")[0]: str(one.origin) async for _, one in listed if one
-    }
+    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving
+    hostile ones takes a second."""
+    hosts: dict[str, str] = {}
+    async for _, sitemap in in_slices(listed_sitemaps(robots_url, values)):
+        if sitemap is not None:
+            url = sitemap.url.partition("#")[0]
+            hosts[url] = str(sitemap.origin)
+    return hosts
 
 
 async def listed_by(state: OriginState) -> dict[str, str]:
-    """Return the sitemaps that a robots.txt lists, see :func:`resolve_all`."""
-    return await resolve_all(
-        state.robots_url, state.robots.sitemaps if state.robots else ()
-    )
+    """Return the sitemaps that the robots.txt of an origin lists, see
+    :func:`resolve_all`."""
+    if state.robots is None:
+        return {}
+    return await resolve_all(state.robots_url, state.robots.sitemaps)
 
 
 class Discovery:
@@ -114,35 +134,49 @@ class Discovery:
     def __init__(self, context: CrawlContext) -> None:
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
+        # URLs of sitemaps that were counted, the latest 100,000 at least.
         self._seen = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, state: OriginState) -> None:
-        """Announce the sitemaps that a new robots.txt lists."""
+        """Announce the sitemaps that a new robots.txt lists. Warn of those with a wrong
+        URL."""
         assert state.robots is not None
-        origin, context = state.origin, self._context
+        # Taken first: what was parsed may be forgotten during a pause.
         values = dict.fromkeys(state.robots.sitemaps)
-        wrong = []
-        async for value, found in in_slices(listed_sitemaps(state.robots_url, values)):
-            if found is None or found.relative:
-                wrong.append(value[:200])
-            if found is not None and self.count(found.url):
-                about = {"origin": origin, "url": found.url, **context.extra}
-                context.crawler.signals.send_catch_log(sitemap_discovered, **about)
-        if wrong:
-            message = "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s"
-            about = {
-                "origin": origin,
-                "count": counted(len(wrong), "sitemap"),
-                "url": wrong[0],
-            }
-            logger.warning(message, about, extra=context.extra)
+        wrong_values: list[str] = []
+        listed = listed_sitemaps(state.robots_url, values)
+        async for value, sitemap in in_slices(listed):
+            if sitemap is None or sitemap.relative:
+                wrong_values.append(value[:200])
+            if sitemap is not None and self.count(sitemap.url):
+                self._context.crawler.signals.send_catch_log(
+                    sitemap_discovered,
+                    origin=state.origin,
+                    url=sitemap.url,
+                    **self._context.extra,
+                )
+        if wrong_values:
+            self._warn_of_wrong(state.origin, wrong_values)
         if len(values) > MAX_SITEMAPS:
             logger.warning(
                 "robots.txt of %(origin)s lists %(count)d sitemaps; those after the first %(most)d are ignored",
-                {"origin": origin, "count": len(values), "most": MAX_SITEMAPS},
-                extra=context.extra,
+                {"origin": state.origin, "count": len(values), "most": MAX_SITEMAPS},
+                extra=self._context.extra,
             )
+
+    def _warn_of_wrong(self, origin: Origin, values: list[str]) -> None:
+        """Warn of *values* in the robots.txt of *origin* that are relative or no
+        URLs."""
+        logger.warning(
+            "robots.txt of %(origin)s lists %(count)s with a relative or an invalid URL: %(url)s",
+            {
+                "origin": origin,
+                "count": counted(len(values), "sitemap"),
+                "url": values[0],
+            },
+            extra=self._context.extra,
+        )
 
     def count(self, url: str) -> bool:
         """Count a sitemap. Return whether it is new."""
@@ -153,94 +187,140 @@ class Discovery:
 
 
 class SeedingMiddleware:
-    """Mixed into the middleware only if sitemaps seed the crawl, because each method of a
-    middleware costs every request. Takes responses for sitemaps, and leaves others to the user's
-    own class."""
+    """Mixed into the middleware only if sitemaps seed the crawl, because each method of
+    a middleware costs every request. Takes responses for sitemaps, and leaves others to
+    the project's own subclass of the middleware, if there is one."""
 
-    _seeding: Any  # a SitemapSeeding
+    _seeding: Any
+    """The crawl's ``SitemapSeeding`` (seeding/seeding.py)."""
 
     def process_response(self, request: Request, response: Response) -> Any:
         """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`;
-        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private address to
-        which its origin may not lead us."""
-        if SITEMAP in request.meta or PAGE_KEY in request.meta:
+        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private
+        address to which its origin may not lead us."""
+        if SITEMAP_KEY in request.meta or PAGE_KEY in request.meta:
             self._seeding.loader.targets.check_answer(request, response)
-        if SITEMAP in request.meta:
+        if SITEMAP_KEY in request.meta:
             return self._seeding.loader.read(request, response)
         if self._seeding.links is not None:
             self._seeding.links.look_at(response)
-        theirs = getattr(super(), "process_response", None)
-        return response if theirs is None else theirs(request, response)
+        projects_own = getattr(super(), "process_response", None)
+        if projects_own is None:
+            return response
+        return projects_own(request, response)
 
     def process_exception(self, request: Request, exception: Exception) -> Any:
-        """Note a failure, see :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
-        if SITEMAP in request.meta:
+        """Note that a sitemap can't be fetched, see
+        :meth:`~scrapy_rep.seeding.loader.Loader.failed`."""
+        if SITEMAP_KEY in request.meta:
             return self._seeding.loader.failed(request, exception)
-        theirs = getattr(super(), "process_exception", None)
-        return None if theirs is None else theirs(request, exception)
+        projects_own = getattr(super(), "process_exception", None)
+        if projects_own is None:
+            return None
+        return projects_own(request, exception)
 
 
-def with_seeding(kind: type) -> Any:
-    """Return a subclass of *kind*, a middleware class, that reads sitemaps."""
-    return type(
-        kind.__name__, (SeedingMiddleware, kind), {"__module__": kind.__module__}
-    )
+def with_seeding(middleware: type) -> Any:
+    """Return a subclass of *middleware*, a class, that reads sitemaps. It has the same
+    name, since Scrapy logs the names of middlewares."""
+    bases = (SeedingMiddleware, middleware)
+    return type(middleware.__name__, bases, {"__module__": middleware.__module__})
 
 
 class Entries(Iterator[SitemapEntry]):
-    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's ``Sitemap``."""
+    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's
+    ``Sitemap``."""
 
-    def __init__(self, entries: list[SitemapEntry], kind: str, url: str) -> None:
-        self.left = iter(entries)
-        self.type = kind
+    def __init__(
+        self, entries: list[SitemapEntry], sitemap_kind: str, url: str
+    ) -> None:
+        self._entries = iter(entries)
+        self.type = sitemap_kind
         """``"urlset"``, ``"sitemapindex"``, ``"text"``, ``"rss"`` or ``"atom"``."""
         self.url = url
         """The URL of the sitemap."""
 
     def __next__(self) -> SitemapEntry:
-        return next(self.left)
+        return next(self._entries)
+
+    def count_left(self) -> int:
+        """Return how many entries the filter has not taken yet."""
+        return length_hint(self._entries)
+
+
+class Filtered(NamedTuple):
+    """What a ``sitemap_filter`` made of entries."""
+
+    kept: list[SitemapEntry]
+    failures: int
+    """How many entries made it raise an exception."""
+
+
+class PageCallback(NamedTuple):
+    """What ``sitemap_rules`` say of a page."""
+
+    is_wanted: bool
+    """Whether the page is requested."""
+    callback: Any
+    """None: the spider's default."""
 
 
 class SpiderOptions:
-    """The attributes of Scrapy's SitemapSpider, on any spider, checked: ``sitemap_rules``,
-    ``sitemap_follow``, ``sitemap_alternate_links`` and ``sitemap_filter``; and ``sitemap_media``,
-    ``sitemap_request`` and ``sitemap_page``."""
+    """The attributes of Scrapy's SitemapSpider, on any spider, checked:
+    ``sitemap_rules``, ``sitemap_follow``, ``sitemap_alternate_links`` and
+    ``sitemap_filter``; and ``sitemap_media``, ``sitemap_request`` and
+    ``sitemap_page``."""
 
     def __init__(self, spider: Spider | None) -> None:
+        """Raises ``SettingsError`` if an attribute is wrong."""
         self._spider = spider
-        pairs = "pairs of a regular expression and a callback (the name of a method, or a callable)"
-        self._rules = self._checked("sitemap_rules", self._rule, pairs)
+        self._rules = self._checked(
+            "sitemap_rules",
+            self._rule,
+            "pairs of a regular expression and a callback (the name of a method, or a callable)",
+        )
         self._follow = self._checked(
             "sitemap_follow", re.compile, "regular expressions"
         )
         self._filter = self._method("sitemap_filter")
         self._request = self._method("sitemap_request")
         self._page = self._method("sitemap_page")
+        # The rules of a CrawlSpider choose callbacks, unless there are sitemap_rules.
         self._crawl_rules = CrawlRules(spider if self._rules is None else None)
-        self._told: set[str] = set()
+        # Methods of the spider that have raised an exception, by name.
+        self._failed_methods: set[str] = set()
         self.alternate_links = bool(getattr(spider, "sitemap_alternate_links", False))
         """Whether alternate URLs of a page are requested too."""
         self.media = bool(getattr(spider, "sitemap_media", False))
         """Whether entries have the URLs of images and videos."""
 
     def _checked(
-        self, name: str, convert: Callable[[Any], T], what: str
+        self, name: str, convert: Callable[[Any], T], expected_items: str
     ) -> list[T] | None:
+        """Return the list in the spider's attribute *name*, each item converted; None
+        if there is no such attribute; ``SettingsError`` if it is not a list of
+        *expected_items*."""
         value = getattr(self._spider, name, None)
+        if value is None:
+            return None
         try:
             if isinstance(value, str):
                 raise TypeError("it is a single string")
-            return None if value is None else list(map(convert, value))
+            return [convert(item) for item in value]
         except (TypeError, ValueError, AttributeError, re.error) as error:
             raise SettingsError(
-                f"The spider's attribute {name} must be a list of {what}: {error}."
+                f"The spider's attribute {name} must be a list of {expected_items}: {error}."
             ) from None
 
     def _rule(self, pair: Any) -> tuple[re.Pattern[str], Any]:
-        regex, value = pair
-        callback = getattr(self._spider, value) if isinstance(value, str) else value
+        """Return a pair of ``sitemap_rules`` with its regular expression compiled and
+        its callback looked up."""
+        regex, name_or_callback = pair
+        callback = name_or_callback
+        if isinstance(name_or_callback, str):
+            callback = getattr(self._spider, name_or_callback)
         if not callable(callback):
-            raise TypeError(f"{value!r} can't be called")
+            raise TypeError(f"{name_or_callback!r} can't be called")
         return re.compile(regex), callback
 
     def _method(self, name: str) -> Any:
@@ -253,26 +333,30 @@ class SpiderOptions:
         """Return the request for a sitemap as ``sitemap_request`` wants it."""
         if self._request is None:
             return request
-        ours = dict(request.meta)
+        our_meta = dict(request.meta)
         try:
-            made = self._request(request) or request
-            if not isinstance(made, Request):
-                raise TypeError(f"it returned {made!r}, which is not a Request")
+            # The spider may change the request in place, and return nothing.
+            changed = self._request(request) or request
+            if not isinstance(changed, Request):
+                raise TypeError(f"it returned {changed!r}, which is not a Request")
         except Exception:  # noqa: BLE001 (it is the spider's)
-            self._tell("sitemap_request", "the sitemap is requested as it was")
+            self._log_exception("sitemap_request", "the sitemap is requested as it was")
             return request
-        made.meta.update(ours)
-        made.dont_filter = request.dont_filter
-        return made
+        # Without our meta keys, the response would not be read as a sitemap.
+        changed.meta.update(our_meta)
+        changed.dont_filter = request.dont_filter
+        return changed
 
-    def _tell(self, method: str, what: str) -> None:
-        """Log the exception that is being handled, if it is the first of the spider's *method*."""
-        if method not in self._told:
-            self._told.add(method)
-            message = (
-                f"{method}() raised an exception: {what}. Further ones are not logged."
-            )
-            logger.exception(message, extra={"spider": self._spider})
+    def _log_exception(self, method: str, consequence: str) -> None:
+        """Log the exception that is being handled, if it is the first of the spider's
+        *method*."""
+        if method in self._failed_methods:
+            return
+        self._failed_methods.add(method)
+        logger.exception(
+            f"{method}() raised an exception: {consequence}. Further ones are not logged.",
+            extra={"spider": self._spider},
+        )
 
     @property
     def has_rules(self) -> bool:
@@ -280,76 +364,87 @@ class SpiderOptions:
         return self._rules is not None
 
     def page_request(
-        self, url: str, about: dict[str, Any], priority: int
+        self, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
-        """Return the request for a page of a sitemap, with what that says *about* it; None if the spider
-        doesn't want it. Raises what Scrapy's constructor does."""
+        """Return the request for a page of a sitemap; None if the spider doesn't want
+        it. Raises what Scrapy's constructor does.
+
+        :param listing: what the sitemap says about the page, see ``Page.listing`` in
+            seeding/spool.py
+        """
         index = self._crawl_rules.index_for(url) if self._crawl_rules else None
         if index is not None:
-            return self._rule_request(index, url, about, priority)
+            return self._rule_request(index, url, listing, priority)
         is_wanted, callback = self.callback_for(url)
         if not is_wanted:
             return None
-        return Request(url, callback, priority=priority, meta={PAGE_KEY: about})
+        return Request(url, callback, priority=priority, meta={PAGE_KEY: listing})
 
     def _rule_request(
-        self, index: int, url: str, about: dict[str, Any], priority: int
+        self, index: int, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
-        """Return what the rule of a CrawlSpider with this *index* makes of a page."""
+        """Return what the rule of a CrawlSpider with this *index* makes of a page; None
+        if it drops it."""
         try:
-            request = self._crawl_rules.request(index, url, about["sitemap"])
+            request = self._crawl_rules.request(index, url, listing["sitemap"])
         except Exception:  # noqa: BLE001 (it is the spider's)
-            self._tell("process_request", "its page is skipped")
+            self._log_exception("process_request", "its page is skipped")
             return None
         if request is not None:
-            request.meta[PAGE_KEY] = about
+            request.meta[PAGE_KEY] = listing
             request.priority += priority
         return request
 
     def changed_page(self, request: Request) -> Request | None:
-        """Return the request for a page as ``sitemap_page`` wants it; None to skip the page."""
+        """Return the request for a page as ``sitemap_page`` wants it; None to skip the
+        page."""
         if self._page is None:
             return request
-        about = request.meta.get(
-            PAGE_KEY
-        )  # a rule's process_request may have removed it
+        # A rule's process_request may have removed it.
+        listing = request.meta.get(PAGE_KEY)
         try:
-            made: Request | None = self._page(request, about)
-            if made is not None and not isinstance(made, Request):
+            changed: Request | None = self._page(request, listing)
+            if changed is not None and not isinstance(changed, Request):
                 raise TypeError(
-                    f"it returned {made!r}, which is neither a Request nor None"
+                    f"it returned {changed!r}, which is neither a Request nor None"
                 )
         except Exception:  # noqa: BLE001 (it is the spider's)
-            self._tell("sitemap_page", "the page is requested as it was")
+            self._log_exception("sitemap_page", "the page is requested as it was")
             return request
-        if made is not None:
-            made.meta.setdefault(PAGE_KEY, about)
-        return made
+        if changed is not None:
+            changed.meta.setdefault(PAGE_KEY, listing)
+        return changed
 
-    def callback_for(self, url: str) -> tuple[bool, Any]:
-        """Return whether a page is wanted, and its callback (None: the spider's default)."""
+    def callback_for(self, url: str) -> PageCallback:
+        """Return whether ``sitemap_rules`` want a page, and its callback."""
         if self._rules is None:
-            return True, None
+            return PageCallback(True, None)
         for regex, callback in self._rules:
             if regex.search(url):
-                return True, callback
-        return False, None
+                return PageCallback(True, callback)
+        return PageCallback(False, None)
 
     def follows(self, url: str) -> bool:
+        """Whether ``sitemap_follow`` wants a sitemap that an index lists."""
         return self._follow is None or any(regex.search(url) for regex in self._follow)
 
     def filtered(
-        self, entries: list[SitemapEntry], kind: str, url: str
-    ) -> tuple[list[SitemapEntry], int]:
-        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that *kind* and *url*,
-        and how many entries made it raise."""
+        self, entries: list[SitemapEntry], sitemap_kind: str, url: str
+    ) -> Filtered:
+        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that
+        kind and *url*.
+
+        An entry at which it raises an exception is skipped, and it is called again with
+        those after it.
+        """
         if self._filter is None:
-            return entries, 0
+            return Filtered(entries, 0)
         kept: list[SitemapEntry] = []
-        failed, rest = 0, Entries(entries, kind, url)
-        while left := length_hint(rest.left):
+        failures = 0
+        remaining = Entries(entries, sitemap_kind, url)
+        while left := remaining.count_left():
             try:
-                for entry in self._filter(rest) or ():
+                for entry in self._filter(remaining) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(
                             f"it returned {entry!r}, which is not an entry (a dict)"
@@ -357,10 +452,9 @@ class SpiderOptions:
                     kept.append(entry)  # one by one: those before an exception count
                 break
             except Exception:  # noqa: BLE001 (it is the spider's)
-                self._tell("sitemap_filter", "its entry is skipped")
-                if (
-                    length_hint(rest.left) == left
-                ):  # it took no entry, so it would raise again
-                    return kept, failed + left
-                failed += 1
-        return kept, failed
+                self._log_exception("sitemap_filter", "its entry is skipped")
+                if remaining.count_left() == left:
+                    # It took no entry, so it would raise again.
+                    return Filtered(kept, failures + left)
+                failures += 1
+        return Filtered(kept, failures)

@@ -1,5 +1,5 @@
-"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt lists none
-(``REP_SITEMAP_GUESS``)."""
+"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt
+lists none (``REP_SITEMAP_GUESS``)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.html import sitemaps_of
 from scrapy_rep.protocol.link_header import targets_of
 
-# Links of one page that count.
-_MOST = 10
+# Links of one page that count: more can only be an attack.
+_MAX_SITEMAP_LINKS = 10
 
 
 class PageLinks:
     """Looks for links to sitemaps in pages of origins whose robots.txt lists none."""
 
     def __init__(self, add: Callable[[Origin, str, list[str]], None]) -> None:
-        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it links to, and no page
-        of the origin did before (unless very many others have come in between)."""
+        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it
+        links to, and no page of the origin did before (unless very many others have
+        come in between)."""
         self._add = add
+        # Expected origins, as text.
         self._origins = BoundedSet()
+        # Links that add() got: the origin as text, and the URL.
         self._seen = BoundedSet()
 
     def expect(self, origin: Origin) -> None:
@@ -40,21 +43,34 @@ class PageLinks:
             origin = Origin.from_url(response.url)
         except ValueError:
             return
-        if str(origin) not in self._origins:
+        source = str(origin)
+        if source not in self._origins:
             return
-        targets = targets_of(response.headers.getlist("Link"), "sitemap")
-        linked = _joined(response.url, targets[:_MOST])
-        if isinstance(response, HtmlResponse):
-            base, references = sitemaps_of(response.body, response.encoding)
-            bases = _joined(response.url, [base]) or [response.url]
-            linked += _joined(bases[0], references)
-        new = [url for url in linked[:_MOST] if self._seen.add((str(origin), url))]
-        if new:
-            self._add(origin, response.url, new)
+        new_urls = []
+        for url in _linked_sitemaps(response)[:_MAX_SITEMAP_LINKS]:
+            is_new = self._seen.add((source, url))
+            if is_new:
+                new_urls.append(url)
+        if new_urls:
+            self._add(origin, response.url, new_urls)
+
+
+def _linked_sitemaps(response: Response) -> list[str]:
+    """Return the URLs of sitemaps that a page links to, those of its headers first."""
+    header_values = response.headers.getlist("Link")
+    targets = targets_of(header_values, "sitemap")
+    urls = _joined(response.url, targets[:_MAX_SITEMAP_LINKS])
+    if isinstance(response, HtmlResponse):
+        base, references = sitemaps_of(response.body, response.encoding)
+        # The base element of the page may be relative to its URL, or no URL at all.
+        base_urls = _joined(response.url, [base]) or [response.url]
+        urls += _joined(base_urls[0], references)
+    return urls
 
 
 def _joined(base: str, references: Iterable[str]) -> list[str]:
-    """Return the URLs that *references* in a document at *base* stand for, without those that are none."""
+    """Return the URLs that *references* in a document at *base* stand for, without
+    those that are none."""
     urls = []
     for reference in references:
         with suppress(ValueError):

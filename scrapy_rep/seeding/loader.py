@@ -1,9 +1,10 @@
-"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them into the
-spool: in the middleware's ``process_response``, so that their request is in progress until all of
-the sitemap is there (docs/DESIGN.md).
+"""Requests sitemaps, a few at a time since their bodies are in memory, and reads them
+into the spool (seeding/spool.py): in the middleware's ``process_response``, so that the
+request counts as in progress until all of the sitemap is in the spool (docs/DESIGN.md).
 
-A transfer is cut at the size limit. The reader unpacks gzip piece by piece; Scrapy's
-HttpCompressionMiddleware unpacks other encodings at once, up to a limit.
+A transfer is cut at the size limit. Our reader (protocol/sitemaps.py) unpacks gzip
+piece by piece; Scrapy's HttpCompressionMiddleware unpacks other encodings at once, up
+to a limit.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.answer import OTHER_ENCODINGS_MAX
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.sitemaps import SitemapReader
-from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP
+from scrapy_rep.seeding.discovery import PAGE_KEY, SITEMAP_KEY
 from scrapy_rep.seeding.selection import Reason, Selection, SitemapLog
 from scrapy_rep.seeding.spool import (
     ASKED,
@@ -51,39 +52,47 @@ from scrapy_rep.text import clean, text_of
 logger = get_logger(__name__)
 
 GUESSES = (
-    *("/sitemap.xml", "/sitemap_index.xml", "/sitemap-index.xml", "/wp-sitemap.xml"),
-    *("/sitemap.xml.gz", "/sitemap.txt"),
+    "/sitemap.xml",
+    "/sitemap_index.xml",
+    "/sitemap-index.xml",
+    "/wp-sitemap.xml",
+    "/sitemap.xml.gz",
+    "/sitemap.txt",
 )
 """Where sitemaps are found that no robots.txt lists, the most usual place first."""
 
-SITEMAP_KEY = "rep_sitemap_of"
+LED_BY_KEY = "rep_sitemap_of"
 """Meta key of requests for sitemaps: the origin whose robots.txt led there."""
 
-ROW_KEY = "_rep_sitemap_row"
-"""Meta key of requests for sitemaps: the sitemap's row, see :class:`~scrapy_rep.engine.access.Trail`."""
+SITEMAP_ROW_KEY = "_rep_sitemap_row"
+"""Meta key of requests for sitemaps: the sitemap's row in the spool, which a
+:class:`~scrapy_rep.engine.access.Trail` follows."""
+
+MAXSIZE_KEY = "download_maxsize"
+"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. We set it for
+one response only: :meth:`Loader.check` removes it from retries."""
 
 # Sitemaps of one host that are requested at a time.
-_OF_HOST = 2
-# Sitemaps that are requested at a time, of all hosts. Those to which one origin's robots.txt has led are
-# no more than the places that are left, so that there is always one for another origin.
-_ALL = 32
-# Of one host in one step, where a scheduler that processes share gets all of them.
-_AT_ONCE = 8
-# An origin with pages that wait is asked for no more sitemaps if it has more of them than are left of
-# this many. One whose pages were all requested may bring a further sitemap in any case.
+_MAX_OF_A_HOST = 2
+# Sitemaps that are requested at a time, of all hosts, since their bodies are in memory.
+_MAX_REQUESTED = 32
+# Sitemaps of one host that are requested in one step, where a scheduler that processes
+# share gets them all.
+_MAX_OF_A_HOST_IN_A_STEP = 8
+# While so many pages of all origins wait, an origin may get no further sitemaps, see
+# Loader._has_enough.
 _PAGES_ENOUGH = 1_000_000
-# Hosts that one step looks at, of an origin's; and origins without anything to request after which the
-# next look is made some seconds later.
-_LOOKS = 50
-_PAUSE_SECONDS = 1.0
-# What may be otherwise in the next run.
-_FOR_NOW = frozenset({408, 425, 429})
-
-# What Scrapy may undo.
-_OTHERS = (b"deflate", b"br", b"zstd")
-MAXSIZE = "download_maxsize"
-"""Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. It is for one response:
-:meth:`Loader.check` removes it from retries."""
+# Hosts of one origin that one step tries.
+_HOSTS_TRIED = 50
+# If all origins were tried in vain, and these were more than so many, the loader
+# pauses: each try costs some look-ups in the spool.
+_MANY_ORIGINS = 50
+# How long it pauses, unless a place becomes free.
+_ROUND_PAUSE_SECONDS = 1.0
+# Statuses for which the sitemap may be there in the next run.
+_TEMPORARY_STATUSES = frozenset({408, 425, 429})
+# Encodings that Scrapy may unpack.
+_SCRAPYS_ENCODINGS = (b"deflate", b"br", b"zstd")
 
 
 class _NeedlessRequest(IgnoreRequest):
@@ -91,12 +100,16 @@ class _NeedlessRequest(IgnoreRequest):
 
 
 class Places:
-    """The sitemaps that this process has requested and is not done with, and how many places they take."""
+    """The sitemaps that this process has requested and is not done with, and how many
+    places they take: one each, but none while their request is held for an unreachable
+    robots.txt (holding/holding.py)."""
 
     def __init__(self) -> None:
         self._asked: dict[int, SitemapRow] = {}  # by row
-        self._held: set[int] = set()  # those that wait for an unreachable robots.txt
+        self._held: set[int] = set()  # rows of those whose requests are held
         self.of_host: Counter[str] = Counter()
+        """How many were requested from each host, held ones included."""
+        # How many were requested to which each origin led, without held ones.
         self._of_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -107,13 +120,18 @@ class Places:
 
     @property
     def left(self) -> int:
-        return _ALL - (len(self._asked) - len(self._held))
+        """How many places are free."""
+        taken = len(self._asked) - len(self._held)
+        return _MAX_REQUESTED - taken
 
     def has_room_for(self, origin: str) -> bool:
-        """Whether another sitemap to which *origin* has led may be requested."""
+        """Whether another sitemap to which *origin* has led may be requested. An origin
+        may have no more places than are left, so that there is always one for another
+        origin."""
         return self._of_origin[origin] < self.left
 
     def take(self, sitemap: SitemapRow) -> None:
+        """Note that *sitemap* is being requested."""
         self._asked[sitemap.id] = sitemap
         self.of_host[sitemap.host] += 1
         self._of_origin[sitemap.origin] += 1
@@ -128,7 +146,8 @@ class Places:
         return sitemap
 
     def hold(self, row: int) -> None:
-        """Note that the request of *row* is held. It counts for its own host only."""
+        """Note that the request of *row* is held: from now on it counts for its host
+        only."""
         if row in self._asked and row not in self._held:
             self._held.add(row)
             count_down(self._of_origin, self._asked[row].origin)
@@ -141,7 +160,8 @@ class Places:
 
 
 class Loader:
-    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, in turns."""
+    """Hands requests for sitemaps to the scheduler. Reads sitemaps into the spool, in
+    turns."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._context = context
@@ -151,26 +171,38 @@ class Loader:
         self.targets = context.origins.targets
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+        # Bytes that have arrived of each response.
         self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
-        self._ending: dict[str, SitemapRow] = {}
-        """Sitemaps whose requests have ended, and of which it will be told why, by URL."""
-        self._failures: dict[str, Exception] = {}  # of requests, by the sitemap's URL
-        # In memory where others are held on disk: the spool has them already.
+        # Sitemaps that were not read although the crawl is done with their requests, by
+        # URL, until _report_end() has logged why.
+        self._ended_unread: dict[str, SitemapRow] = {}
+        # What the errbacks of these requests got, by the sitemap's URL.
+        self._failures: dict[str, Exception] = {}
+        # The trail tells when the crawl is done with a request. Where held requests are
+        # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
+        # the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
-            ROW_KEY, self._ended, is_kept=context.spool.is_kept, in_memory=True
+            SITEMAP_ROW_KEY,
+            self._ended,
+            is_kept=context.spool.is_kept,
+            in_memory=True,
         )
-        # Whose turn was the last one.
-        self._origin = ""
-        self._host = ""
-        self._fruitless: str | None = None
-        """The first of a row of origins from which nothing could be requested."""
-        self._has_wrapped = (
-            False  # whether this row went on with the first of all origins
-        )
-        self._looked = 0  # how many origins this row has
-        self._next_look = 0.0  # in seconds of the monotonic clock
-        self._reading = DeferredLock()  # whoever has it may read for one slice of time
+        # Origins take turns in alphabetical order, and so do the hosts of an origin's
+        # sitemaps.
+        self._last_origin = ""
+        self._last_host = ""
+        # A round consists of the origins that were tried in vain since something was
+        # last requested. It is over when it would come to its first origin again.
+        self._round_began_with: str | None = None
+        self._tried_in_round = 0
+        # Whether the round has come to the last origin, and gone on with the first one.
+        self._has_round_wrapped = False
+        # Before this time, in seconds of the monotonic clock, nothing is requested.
+        self._paused_until = 0.0
+        # Sitemaps are read in turns: whoever has the lock may read for one slice of
+        # time.
+        self._reading = DeferredLock()
         connect = context.crawl.crawler.signals.connect
         connect(self._bytes_received, scrapy_signals.bytes_received)
         connect(self._response_downloaded, scrapy_signals.response_downloaded)
@@ -180,256 +212,330 @@ class Loader:
     # Requests
 
     def request_some(self) -> bool:
-        """Request the next sitemaps. Return whether to go on at once."""
+        """Request the next sitemaps, as many as have a place. Return whether to go on
+        at once, since one slice of time (Slices in engine/timers.py) was too short."""
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
-        while self.places.left > 0 and time.monotonic() >= self._next_look:
+        while self.places.left > 0 and time.monotonic() >= self._paused_until:
             origin = self._next_origin()
-            if origin is None or self._is_looked_at(origin):
-                if self._looked > _LOOKS:
-                    self._next_look = time.monotonic() + _PAUSE_SECONDS
-                self._begin_row()
+            if origin is None or self._is_round_over(origin):
+                if self._tried_in_round > _MANY_ORIGINS:
+                    self._paused_until = time.monotonic() + _ROUND_PAUSE_SECONDS
+                self._begin_round()
                 return False
             if self._request_one(origin):
-                self._begin_row()
+                self._begin_round()
             else:
-                self._fruitless = self._fruitless or origin
-                self._looked += 1
+                self._add_to_round(origin)
             if slices.renew_if_over():
                 return True
         return False
 
     def _next_origin(self) -> str | None:
-        """Return the origin whose turn it is of those that have led to sitemaps that wait."""
-        origin = self._spool.next_origin(self._origin)
+        """Return the origin whose turn it is, of those whose robots.txt led to sitemaps
+        that wait."""
+        origin = self._spool.next_origin(self._last_origin)
         if origin is None:
-            self._has_wrapped = True
+            self._has_round_wrapped = True
             origin = self._spool.next_origin("")
-        self._origin = origin or ""
+        self._last_origin = origin or ""
         return origin
 
-    def _is_looked_at(self, origin: str) -> bool:
-        """Whether *origin* was looked at in this row."""
-        return (
-            self._fruitless is not None
-            and self._has_wrapped
-            and origin >= self._fruitless
-        )
+    def _begin_round(self) -> None:
+        self._round_began_with = None
+        self._has_round_wrapped = False
+        self._tried_in_round = 0
 
-    def _begin_row(self) -> None:
-        self._fruitless = None
-        self._has_wrapped = False
-        self._looked = 0
+    def _add_to_round(self, origin: str) -> None:
+        """Note that *origin* has nothing to request now."""
+        if self._round_began_with is None:
+            self._round_began_with = origin
+        self._tried_in_round += 1
+
+    def _is_round_over(self, origin: str) -> bool:
+        """Whether *origin*, whose turn it is, was tried in this round already: then all
+        were."""
+        if self._round_began_with is None or not self._has_round_wrapped:
+            return False
+        return origin >= self._round_began_with
 
     def _request_one(self, origin: str) -> bool:
-        """Request a sitemap to which *origin* has led. Return whether there was one to request."""
-        waiting = self._spool.waiting_of(origin)
-        is_enough = waiting > 0 and waiting >= _PAGES_ENOUGH - self._spool.waiting
-        if is_enough or not self.places.has_room_for(origin):
+        """Request a sitemap to which *origin* has led. Return whether there was one to
+        request."""
+        if self._has_enough(origin) or not self.places.has_room_for(origin):
             return False
-        return self._request_from_a_host(origin, self.places.of_host, _OF_HOST)
+        return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
+
+    def _has_enough(self, origin: str) -> bool:
+        """Whether so many pages from sitemaps of *origin* wait that no further ones of
+        its sitemaps are read: at least as many as the limit for pages of all origins
+        leaves room for. An origin whose pages were all requested never has enough."""
+        waiting = self._spool.waiting_of(origin)
+        room = _PAGES_ENOUGH - self._spool.waiting
+        return waiting > 0 and waiting >= room
 
     def _request_from_a_host(
-        self, origin: str, requested: Counter[str], most: int
+        self, origin: str, requested: Counter[str], limit: int
     ) -> bool:
-        """Request a sitemap to which *origin* has led, from the next host of which fewer than *most*
-        were *requested*. Return whether there was one."""
-        host = self._host
-        first: str | None = None
-        for _ in range(_LOOKS):
-            following = self._spool.next_host(origin, host) or self._spool.next_host(
-                origin, ""
-            )
-            if following is None or following == first:
+        """Request a sitemap to which *origin* has led, from the next host from which
+        fewer than *limit* were requested (*requested* counts them by host). Return
+        whether there was one."""
+        host = self._last_host
+        first_host: str | None = None
+        for _ in range(_HOSTS_TRIED):
+            next_host = self._spool.next_host(origin, host)
+            if next_host is None:  # after the last host, the first one
+                next_host = self._spool.next_host(origin, "")
+            if next_host is None or next_host == first_host:
                 return False
-            host = following
-            first = first or host
-            if requested[host] < most:
-                sitemap = self._spool.next_sitemap(origin, host)
-                if sitemap is not None:
-                    self._host = host
-                    self._request(sitemap)
-                    return True
+            host = next_host
+            if first_host is None:
+                first_host = host
+            if requested[host] >= limit:
+                continue
+            sitemap = self._spool.next_sitemap(origin, host)
+            if sitemap is not None:
+                self._last_host = host
+                self._request(sitemap)
+                return True
         return False
 
     def _request_for_all(self) -> bool:
-        """Hand sitemaps to a scheduler that processes share. Another one may read them, so this one
-        doesn't wait for them: only time ends the step. Return whether there were any."""
+        """Hand sitemaps to a scheduler that processes share. Another process may read
+        them, so this one doesn't wait for them: only time ends the step, not a lack of
+        places. Return whether there were any."""
         slices = Slices()
-        requested: Counter[str] = Counter()
-        self._begin_row()
+        requested: Counter[str] = Counter()  # by host
+        limit = _MAX_OF_A_HOST_IN_A_STEP
+        self._begin_round()
         while not slices.renew_if_over():
             origin = self._next_origin()
-            if origin is None or self._is_looked_at(origin):
+            if origin is None or self._is_round_over(origin):
                 break
-            if self._request_from_a_host(origin, requested, _AT_ONCE):
-                requested[self._host] += 1
-                self._begin_row()
+            if self._request_from_a_host(origin, requested, limit):
+                requested[self._last_host] += 1
+                self._begin_round()
             else:
-                self._fruitless = self._fruitless or origin
+                self._add_to_round(origin)
         return bool(requested)
 
     def _request(self, sitemap: SitemapRow) -> None:
+        """Hand the request for *sitemap* to the scheduler. If that raises an exception,
+        the sitemap waits again, and the feeder (seeding/seeding.py) retries."""
         is_shared = self._engine.scheduler_is_foreign
-        about = {
-            "url": sitemap.url,
-            "chain": list(sitemap.chain),
-            "found": int(sitemap.found),
-        }
         try:
-            request = Request(
-                sitemap.url,
-                # Without one, Scrapy logs an error with its traceback for each that fails. Another process
-                # couldn't call it.
-                errback=None if is_shared else self._request_failed,
-                priority=self._crawl.settings.sitemap_priority,
-                # The spool has each sitemap once. Processes that share a scheduler share its dupe filter.
-                dont_filter=not is_shared,
-                headers=self._headers(sitemap.url),
-                # A sitemap may be on any host: allowed_domains is about pages.
-                meta={
-                    SITEMAP_KEY: sitemap.origin,
-                    SITEMAP: about,
-                    "allow_offsite": True,
-                },
-            )
-            request = self._context.options.prepared(request)
+            request = self._context.options.prepared(self._request_for(sitemap))
             if not is_shared:  # else it may go to another process
                 self.places.take(sitemap)
                 self._trail.begin(request, sitemap.id)
             self._engine.crawl(request)
-        except Exception:  # the feeder retries
+        except Exception:
             self._trail.forget(sitemap.id)
             self._give_back(sitemap.id)
             self._spool.mark(sitemap, WAITING)
             raise
         self._trail.let_go(sitemap.id)
 
+    def _request_for(self, sitemap: SitemapRow) -> Request:
+        """Return the request for *sitemap*, before the spider's method has changed
+        it."""
+        is_shared = self._engine.scheduler_is_foreign
+        # What a response is read with: by another process, if processes share the
+        # scheduler.
+        description = {
+            "url": sitemap.url,
+            "chain": list(sitemap.chain),
+            "found": int(sitemap.found),
+        }
+        return Request(
+            sitemap.url,
+            # Without an errback, Scrapy logs an error with its traceback for each
+            # request that fails. Another process couldn't call this one.
+            errback=None if is_shared else self._request_failed,
+            priority=self._crawl.settings.sitemap_priority,
+            # The spool has each sitemap once. Processes that share a scheduler share
+            # its dupe filter.
+            dont_filter=not is_shared,
+            headers=self._headers(sitemap.url),
+            meta={
+                LED_BY_KEY: sitemap.origin,
+                SITEMAP_KEY: description,
+                # A sitemap may be on any host: allowed_domains is about pages.
+                "allow_offsite": True,
+            },
+        )
+
+    def _headers(self, url: str) -> dict[str, str]:
+        """Return headers that ask for gzip, which our reader unpacks, if the download
+        handler for *url* is one of Scrapy's or a subclass. Other handlers (a browser's,
+        say) may take our header for the project's wish."""
+        path = self._handlers.get(url.partition(":")[0])
+        if not path:
+            return {}
+        handler = load_object(path)
+        for base in getattr(handler, "__mro__", ()):
+            is_scrapys = base.__module__.startswith("scrapy.")
+            if is_scrapys and not isabstract(base):
+                return {"Accept-Encoding": "gzip"}
+        return {}
+
     def _held(self, request: Request) -> None:
+        """Handle the signal ``request_held``: the place of a sitemap is free while its
+        request is held."""
         row = self._trail.number_of(request)
         if row is not None:
             self.places.hold(row)
-            self._next_look = 0.0
-            self._spool.wake()
+            self._end_pause()
 
     def _released(self, request: Request) -> None:
+        """Handle the signal ``request_released``: the sitemap takes a place again."""
         row = self._trail.number_of(request)
         if row is not None:
             self.places.release(row)
 
+    def _end_pause(self) -> None:
+        """Look for sitemaps to request soon, even if the loader pauses: there is a
+        place for one."""
+        self._paused_until = 0.0
+        self._spool.wake()
+
     @property
     def is_busy(self) -> bool:
-        """Whether there are sitemaps that were requested and are neither read nor failed."""
-        return bool(len(self.places) or self._ending)
+        """Whether there are sitemaps that were requested and are neither read nor
+        failed."""
+        return bool(len(self.places) or self._ended_unread)
 
     def _request_failed(self, failure: Any) -> None:
-        url = failure.request.meta[SITEMAP]["url"]
+        """Remember why the request for a sitemap failed, for :meth:`_report_end`. This
+        is its errback."""
+        url = failure.request.meta[SITEMAP_KEY]["url"]
         row = self._trail.number_of(failure.request)
-        if url in self._ending or (row is not None and row in self.places):
+        has_place = row is not None and row in self.places
+        if has_place or url in self._ended_unread:
             self._failures[url] = failure.value
 
     def _ended(self, row: int) -> None:
-        """Note that the crawl is done with the request for a sitemap. If that was neither read nor
-        failed, another component has dropped it, or the rules did before it was queued."""
+        """Note that the crawl is done with the request for a sitemap. The trail calls
+        this.
+
+        If the sitemap still has its place, it was neither read nor has it failed:
+        another component has dropped the request, or the rules did before it was
+        queued.
+        """
         sitemap = self._give_back(row)
         if sitemap is not None and not self._spool.ending:
-            self._ending[sitemap.url] = sitemap
-            call_later(0, self._tell_end, sitemap)  # the errback may be called then
+            self._ended_unread[sitemap.url] = sitemap
+            # The errback is called before that, if it is.
+            call_later(0, self._report_end, sitemap)
 
-    def _tell_end(self, sitemap: SitemapRow) -> None:
-        self._ending.pop(sitemap.url, None)
+    def _report_end(self, sitemap: SitemapRow) -> None:
+        """Note why *sitemap* was not read although the crawl is done with its
+        request."""
+        self._ended_unread.pop(sitemap.url, None)
         error = self._failures.pop(sitemap.url, None)
         if isinstance(error, RobotsDisallowed):
-            self._end(sitemap, str(error), DONE, error)
+            self._fail(sitemap, str(error), DONE, error)
         else:
-            about = "" if error is None else f" ({text_of(error)})"
-            self._end(sitemap, f"another component dropped its request{about}", FAILED)
+            why = "another component dropped its request"
+            if error is not None:
+                why += f" ({text_of(error)})"
+            self._fail(sitemap, why, FAILED)
         self._spool.wake()
         self._engine.wake()  # the crawl may be over
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note what became of a sitemap."""
+        """Note what became of a sitemap, whose place is free now."""
         self._spool.mark(sitemap, state)
         self._give_back(sitemap.id)
 
     def _give_back(self, row: int) -> SitemapRow | None:
         """Return the sitemap of *row*, if it had a place, which is free now."""
         sitemap = self.places.give_back(row)
-        self._next_look = 0.0
-        self._spool.wake()
+        self._end_pause()
         return sitemap
 
-    def _headers(self, url: str) -> dict[str, str]:
-        """Ask for gzip, which the reader unpacks, if the download handler is Scrapy's or made of
-        one. Others may take a header that isn't Scrapy's for the project's."""
-        path = self._handlers.get(url.partition(":")[0])
-        kinds = getattr(load_object(path), "__mro__", ()) if path else ()
-        scrapys = any(
-            one.__module__.startswith("scrapy.") and not isabstract(one)
-            for one in kinds
-        )
-        return {"Accept-Encoding": "gzip"} if scrapys else {}
+    # Downloads
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
-        if SITEMAP not in request.meta:
+        """Cut the transfer of a sitemap at the size limit."""
+        if SITEMAP_KEY not in request.meta:
             return
-        self._received[request] = received = self._received.get(request, 0) + len(data)
+        received = self._received.get(request, 0) + len(data)
+        self._received[request] = received
         if received > self._crawl.settings.sitemap_max_bytes:
             raise StopDownload(fail=False)
 
     def _response_downloaded(
         self, request: Request, response: Response, **_: Any
     ) -> None:
-        if SITEMAP not in request.meta:
+        """Let Scrapy undo an encoding of a sitemap that our reader can't, up to a
+        limit; no other."""
+        if SITEMAP_KEY not in request.meta:
             return
         self._received.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
-        if len(encodings) == 1 and encodings[0].strip().lower() in _OTHERS:
-            most = (
-                self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
-                or OTHER_ENCODINGS_MAX
-            )
-            request.meta[MAXSIZE] = min(most, OTHER_ENCODINGS_MAX)
-        else:
-            response.headers.pop("Content-Encoding", None)  # of several, none is undone
+        is_scrapys = (
+            len(encodings) == 1 and encodings[0].strip().lower() in _SCRAPYS_ENCODINGS
+        )
+        if not is_scrapys:
+            # Our reader sees by itself whether the body is gzip. Of several encodings,
+            # none is undone.
+            response.headers.pop("Content-Encoding", None)
+            return
+        max_size = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
+        if max_size == 0:  # no limit
+            max_size = OTHER_ENCODINGS_MAX
+        request.meta[MAXSIZE_KEY] = min(max_size, OTHER_ENCODINGS_MAX)
 
     async def check(self, request: Request) -> None:
-        """Check a request for a sitemap, or for a page from one, before it is downloaded;
-        ``IgnoreRequest`` if it is no longer needed, or may lead to a private address."""
+        """Check a request for a sitemap, or for a page from one, before it is
+        downloaded; ``IgnoreRequest`` if it is no longer needed, or may lead to a
+        private address."""
+        if SITEMAP_KEY in request.meta:
+            await self._check_sitemap(request)
+        else:
+            await self._check_page(request)
+
+    async def _check_page(self, request: Request) -> None:
+        """Raise ``IgnoreRequest`` if a page is at a private address, and its sitemap
+        isn't (origins/targets.py)."""
+        listed_by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
+        if await self.targets.refuses(origin_of(request), listed_by):
+            self._crawl.stats.inc_value(Reason.PRIVATE.stat)
+            raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
+
+    async def _check_sitemap(self, request: Request) -> None:
+        """Raise ``IgnoreRequest`` if a sitemap needs no request any more, is on one
+        host too many, or at a private address to which a public origin has led."""
         origin = origin_of(request)
-        if SITEMAP not in request.meta:
-            by = Origin.from_url(request.meta[PAGE_KEY]["sitemap"])
-            if await self.targets.refuses(origin, by):
-                self._crawl.stats.inc_value(Reason.PRIVATE.stat)
-                raise IgnoreRequest(f"listed by a sitemap, but {Reason.PRIVATE.value}")
-            return
-        by = Origin.from_url(request.meta[SITEMAP_KEY])
-        other = origin.host != by.host
+        led_by = Origin.from_url(request.meta[LED_BY_KEY])
         try:
-            sitemap = self._of(request)
+            sitemap = self._sitemap_of(request)
             if sitemap is None:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
-            if other and self._spool.site(str(origin), str(by)) is None:
+            is_other_host = origin.host != led_by.host
+            # It counts like another host that has pages, so that an index can't make us
+            # ask any number of hosts.
+            if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
                 raise IgnoreRequest(
-                    f"sitemaps of {by} already name {MAX_HOSTS} other hosts"
+                    f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
                 )
         except sqlite3.Error:
-            pass  # checked again once it is here
-        if await self.targets.refuses(origin, by):
+            pass  # read() looks the sitemap up again
+        if await self.targets.refuses(origin, led_by):
             raise IgnoreRequest(
-                f"its host has a private address, and {by} has a public one (see REP_PRIVATE_HOSTS)"
+                f"its host has a private address, and {led_by} has a public one (see REP_PRIVATE_HOSTS)"
             )
-        request.meta.pop(MAXSIZE, None)  # of the response that this one is a retry of
+        # If this is a retry, it has the limit that was set for the response before.
+        request.meta.pop(MAXSIZE_KEY, None)
 
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
-        """Take a request that an earlier run has left in Scrapy's queue for this run's own;
-        ``IgnoreRequest`` if this run has requested *sitemap* itself."""
-        if (
-            self._engine.scheduler_is_foreign
-            or self._trail.number_of(request) is not None
-        ):
+        """Take a request that an earlier run has left in Scrapy's queue for this run's
+        own; ``IgnoreRequest`` if this run has requested *sitemap* itself."""
+        is_of_this_run = self._trail.number_of(request) is not None
+        if is_of_this_run or self._engine.scheduler_is_foreign:
             return
         if sitemap.id in self.places:
             raise _NeedlessRequest("this sitemap was requested already")
@@ -438,128 +544,160 @@ class Loader:
             self.places.take(sitemap)
             self._trail.begin(request, sitemap.id)
 
-    def _of(self, request: Request) -> SitemapRow | None:
-        """Return the sitemap of *request*; None if it is finished. May raise ``sqlite3.Error``."""
-        about, by, spool = request.meta[SITEMAP], request.meta[SITEMAP_KEY], self._spool
-        url, chain = about["url"], tuple(about["chain"])
-        found = spool.sitemap(url)
-        if found is None:
-            # Another process found it, or our file lost it. If it is done, it is not new.
-            where = {url: str(Origin.from_url(url))}
-            if spool.add_sitemaps(by, where, chain, how=Found.of(about.get("found")))[
-                0
-            ]:
-                found = spool.sitemap(url)
-                assert found is not None
-                spool.mark(found, ASKED)
-        return found
+    def _sitemap_of(self, request: Request) -> SitemapRow | None:
+        """Return the sitemap of *request*; None if it is finished. May raise
+        ``sqlite3.Error``."""
+        description = request.meta[SITEMAP_KEY]
+        url = description["url"]
+        sitemap = self._spool.sitemap(url)
+        if sitemap is not None:
+            return sitemap
+        # Either it is finished; or the spool doesn't know it, since another process has
+        # found it, or our file has lost it: then it is added.
+        added = self._spool.add_sitemaps(
+            request.meta[LED_BY_KEY],
+            {url: str(Origin.from_url(url))},
+            tuple(description["chain"]),
+            how=Found.of(description.get("found")),
+        )
+        if not added.new:
+            return None
+        sitemap = self._spool.sitemap(url)
+        assert sitemap is not None
+        self._spool.mark(sitemap, ASKED)
+        return sitemap
+
+    # Failures
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that a sitemap can't be fetched; ``IgnoreRequest`` if Scrapy would log an error."""
+        """Note that the sitemap of *request* can't be fetched. Raises ``IgnoreRequest``
+        in place of any other *exception*, since Scrapy would log that as an error."""
         if isinstance(exception, _NeedlessRequest):
             return
-        sitemap = None
         is_ignored = isinstance(exception, IgnoreRequest)
-        if not self._spool.ending:  # the next run asks for it again
-            with suppress(sqlite3.Error):  # so it does then
-                sitemap = self._of(request)
+        sitemap = None
+        # While the crawl is closing, or the spool fails, nothing is noted: the next run
+        # asks for it again.
+        if not self._spool.ending:
+            with suppress(sqlite3.Error):
+                sitemap = self._sitemap_of(request)
         if sitemap is not None:
             is_final = is_ignored and not isinstance(exception, RobotsUnreachable)
+            state = DONE if is_final else FAILED
             why = str(exception) if is_ignored else text_of(exception)
-            self._end(sitemap, why, DONE if is_final else FAILED, exception)
+            self._fail(sitemap, why, state, exception)
         if not is_ignored:
-            raise IgnoreRequest(
-                clean(f"the sitemap failed: {exception}")
-            ) from exception
+            why = clean(f"the sitemap failed: {exception}")
+            raise IgnoreRequest(why) from exception
 
-    def _end(
+    def _fail(
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
     ) -> None:
-        """Note that a sitemap can't be read, and log why. If it was a guess, and that is final, make the
-        next one."""
+        """Note that a sitemap can't be read, and log *why*. *state*: DONE if that is
+        final, or FAILED. If the sitemap was a guess, and that is final, make the next
+        guess."""
+        is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
-            if sitemap.found is Found.GUESSED and state == DONE:
-                with suppress(
-                    sqlite3.Error, ValueError
-                ):  # another version guesses other places
-                    self.guess(sitemap.origin, sitemap.url.removeprefix(sitemap.host))
+            if is_guess and state == DONE:
+                path = sitemap.url.removeprefix(sitemap.host)
+                # ValueError: another version has left this sitemap, and guessed other
+                # places.
+                with suppress(sqlite3.Error, ValueError):
+                    self.guess(sitemap.origin, path)
             self._mark(sitemap, state)
-        is_guess = sitemap.found is Found.GUESSED
         self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one that isn't known already: a page may
-        link to it. May raise ``sqlite3.Error``."""
-        places = GUESSES[:1] if after is None else GUESSES[GUESSES.index(after) + 1 :]
+        """Try the first of the usual places, or the next *after* one that isn't known
+        already: a page may link to it. May raise ``sqlite3.Error``; ``ValueError`` if
+        *after* is no usual place."""
+        places: tuple[str, ...] = GUESSES[:1]
+        if after is not None:
+            places = GUESSES[GUESSES.index(after) + 1 :]
         for place in places:
             url = origin + place
-            if self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)[0]:
+            added = self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)
+            if added.new:
                 self._context.discovery.count(url)
                 return
 
-    def add_named(self, origin: str, sitemaps: dict[str, str], how: Found) -> None:
-        """Add *sitemaps* that the robots.txt of *origin* or one of its pages names, counted already: the
-        origin that each is fetched from, by URL; ``sqlite3.Error`` if the spool can't be read."""
-        most = self._crawl.settings.sitemap_max_files
-        _, beyond = self._spool.add_sitemaps(origin, sitemaps, how=how, most=most)
-        for url in beyond:
+    def add_named(self, origin: str, hosts: dict[str, str], how: Found) -> None:
+        """Add sitemaps that the robots.txt of *origin* or one of its pages names, which
+        were counted already; ``sqlite3.Error`` if the spool can't be read. *hosts*: the
+        origin that each is fetched from, by URL."""
+        limit = self._crawl.settings.sitemap_max_files
+        added = self._spool.add_sitemaps(origin, hosts, how=how, limit=limit)
+        for url in added.beyond_limit:
             self._crawl.stats.inc_value(Reason.LIMIT.stat)
             message = "Sitemap %(url)s is skipped: %(origin)s has too many sitemaps"
             self._log.warn(origin, message, url=url, origin=origin)
 
+    # Reading
+
     async def read(self, request: Request, response: Response) -> Response:
-        """Read the sitemap of *request* into the spool. Always raises ``IgnoreRequest``, so that
-        nobody else gets *response*."""
+        """Read the sitemap of *request* into the spool. Always raises
+        ``IgnoreRequest``, so that nobody else gets *response*."""
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             if not self._spool.over:
-                sitemap = await self._spool.retry(self._of, request)
+                sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
+                    # Meanwhile, the request is in a middleware, where it takes a
+                    # download slot.
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
-            if not isinstance(error, sqlite3.Error):  # those are logged already
-                message = "Sitemap %(url)s was not read completely: %(error)s"
-                values = {"url": request.url, "error": text_of(error)}
-                logger.error(message, values, extra=self._crawl.extra)
-            self._crawl.stats.inc_value("rep/sitemaps/failed")
-            row = self._trail.number_of(request)
-            if row is not None:
-                self._give_back(row)  # the next run reads it
+            self._reading_failed(request, error)
         finally:
             self._engine.drop_body(response)
             self._reading.release()
         raise IgnoreRequest("the sitemap was read")
 
+    def _reading_failed(self, request: Request, error: Exception) -> None:
+        """Log and count that the sitemap of *request* was not read. The next run reads
+        it."""
+        if not isinstance(error, sqlite3.Error):  # those are logged already
+            message = "Sitemap %(url)s was not read completely: %(error)s"
+            values = {"url": request.url, "error": text_of(error)}
+            logger.error(message, values, extra=self._crawl.extra)
+        self._crawl.stats.inc_value("rep/sitemaps/failed")
+        row = self._trail.number_of(request)
+        if row is not None:
+            self._give_back(row)
+
     async def _next_turn(self) -> None:
-        """Let another sitemap be read for a while: a long one must not keep a short one waiting."""
+        """Let another sitemap be read for a while: a long one must not keep a short one
+        waiting."""
         await pause()
         self._reading.release()
         await maybe_deferred_to_future(self._reading.acquire())
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
+        """Read *sitemap* from *response* into the spool, and note what became of it."""
         if not 200 <= response.status < 300:
-            is_final = response.status < 500 and response.status not in _FOR_NOW
-            self._end(sitemap, f"HTTP {response.status}", DONE if is_final else FAILED)
+            is_temporary = (
+                response.status >= 500 or response.status in _TEMPORARY_STATUSES
+            )
+            state = FAILED if is_temporary else DONE
+            self._fail(sitemap, f"HTTP {response.status}", state)
             return
-        settings, spool, retry = self._crawl.settings, self._spool, self._spool.retry
         reader = SitemapReader(
-            max_bytes=settings.sitemap_max_bytes,
-            max_entries=settings.sitemap_max_urls,
+            max_bytes=self._crawl.settings.sitemap_max_bytes,
+            max_entries=self._crawl.settings.sitemap_max_urls,
             media=self._context.options.media,
             url=response.url,
         )
-        selection = await retry(Selection, self._context, sitemap, reader)
+        selection = await self._spool.retry(Selection, self._context, sitemap, reader)
         slices = Slices()
         for entries in reader.read([response.body]):
             await selection.add(entries)
             if slices.renew_if_over():
                 await self._next_turn()
-            if spool.over:
-                return  # the spool ends with the crawl
+            if self._spool.over:
+                return  # seeding has ended meanwhile
         if reader.kind is None:
-            self._end(sitemap, reader.problem or "it is not a sitemap", DONE)
+            self._fail(sitemap, reader.problem or "it is not a sitemap", DONE)
             return
         self._mark(sitemap, DONE)
         self._log.read(reader.kind, selection)

@@ -1,6 +1,6 @@
-"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts the parts
-of this folder together, decides which origins may seed, and moves pages from the spool to the
-scheduler."""
+"""Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts
+the parts of this folder together, decides which origins may seed, and moves pages from
+the spool to the scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from operator import length_hint
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy import Request
 from scrapy import signals as scrapy_signals
@@ -23,7 +23,7 @@ from scrapy_rep.engine.access import Following, Stage
 from scrapy_rep.engine.log import BoundedSet, get_logger
 from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.holding import Holding
-from scrapy_rep.origins.agents import USUAL, origin_of
+from scrapy_rep.origins.agents import USUAL_URL, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
@@ -35,8 +35,8 @@ from scrapy_rep.reporting.recorder import Recorder
 from scrapy_rep.seeding.discovery import (
     LISTED,
     PAGE_KEY,
-    ROW_KEY,
-    SITEMAP,
+    PAGE_ROW_KEY,
+    SITEMAP_KEY,
     Discovery,
     SpiderOptions,
     listed_by,
@@ -66,99 +66,133 @@ from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
 
-# URL prefixes that are remembered.
-_PREFIXES = 20_000
-# Rows of finished pages that are deleted at a time.
-_ROWS = 20
+# Pages in the scheduler, of all sites (see Site in seeding/spool.py): the others wait
+# in the spool, on disk.
+_MAX_PAGES = 4000
+# Pages of one site in the scheduler, while no other site has pages that wait. Sites
+# share this number.
+_MAX_PAGES_OF_A_SITE = 1000
+# However many sites share these numbers, a site may have so many pages in the
+# scheduler, and so may a source: fewer would keep a download slot idle until the next
+# step.
+_GUARANTEED_PAGES = 16
+# Sites of one source that may have pages in the scheduler: Scrapy lets hosts take
+# turns, so more hosts would get more of the crawl.
+_MAX_SITES_OF_A_SOURCE = 32
+# Sites of one source that are tried when it is the source's turn.
+_SITES_TRIED_AT_A_TURN = 16
 # Pages taken from the spool at a time.
-_BATCH = 50
-# Pages in the scheduler: the most of a single origin, while no others wait.
-_ALONE = 1000
-# Of each origin, and of all that one origin's sitemaps name, however many others wait.
-_EACH = 16
-# Of all.
-_ALL = 4000
-# Hosts that one origin's sitemaps name and that have pages in the scheduler: Scrapy lets hosts take turns.
-_HOSTS = 32
-# Hosts that one origin's sitemaps name, of which one step looks for room.
-_LOOKS = 16
-# URLs of pages from sitemaps that are remembered for a warning.
-_TWINS = 10_000
-# Seconds until the next look for room in the scheduler.
-_LOOK = 0.05
+_PAGES_AT_A_TIME = 50
+# Seconds until the next look for room in the scheduler: Scrapy tells nobody when a
+# request leaves it.
+_SECONDS_UNTIL_NEXT_STEP = 0.05
+
+# Rows of finished pages that are deleted at a time: each time is a transaction.
+_ROWS_TO_DELETE = 20
+# URLs of pages from sitemaps that are remembered for a warning about lost callbacks.
+_MAX_SEEDED_URLS = 10_000
+# URL prefixes of visited origins that are remembered.
+_MAX_VISITED_PREFIXES = 20_000
+
+
+class _SiteAndSource(NamedTuple):
+    """What the counts of a page in the scheduler need of its
+    :class:`~scrapy_rep.seeding.spool.Site`."""
+
+    site: int
+    source: str
 
 
 class Outstanding:
-    """The pages in the scheduler, and the rows of pages with which the crawl isn't done yet, see
+    """The pages from sitemaps that are in the scheduler, in numbers; and the rows that
+    pages have in the spool (seeding/spool.py), each of which is deleted once the crawl
+    is done with the page. The trail tells when: see
     :class:`~scrapy_rep.engine.access.Trail`."""
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self._trail = following.trail(ROW_KEY, self._done, is_kept=spool.is_kept)
-        # Of pages in the scheduler: for each site, for all that one origin names, and how many sites these are.
+        self._trail = following.trail(PAGE_ROW_KEY, self._done, is_kept=spool.is_kept)
         self.by_site: Counter[int] = Counter()
+        """How many pages of each site are in the scheduler, by the site's number."""
         self.by_source: Counter[str] = Counter()
+        """How many pages of each source (the origin whose sitemaps name them) are in
+        the scheduler."""
         self.sites_of: Counter[str] = Counter()
-        self.finished: list[int] = []  # rows of finished pages, to be deleted
-        self._sites: dict[int, tuple[int, str]] = {}  # by row: site and source
-        self._arrived: set[int] = set()  # rows of pages that have left the gate
+        """How many sites of each source have pages in the scheduler."""
+        self.finished: list[int] = []
+        """Rows of finished pages, to be deleted."""
+        # In which counts each page in the scheduler is, by its row.
+        self._sites: dict[int, _SiteAndSource] = {}
+        # Rows of pages that have passed the gate.
+        self._passed: set[int] = set()
 
     @property
     def total(self) -> int:
+        """How many pages are in the scheduler."""
         return len(self._sites)
 
     def add(self, request: Request, row: int, site: Site) -> None:
-        """Note that *request*, for the page of *row*, is about to go to the scheduler."""
+        """Note that *request*, for the page of *row*, is about to go to the
+        scheduler."""
         self._trail.begin(request, row)
-        self._sites[row] = site.id, site.named_by
-        self.by_source[site.named_by] += 1
+        source = site.named_by
+        self._sites[row] = _SiteAndSource(site.id, source)
+        self.by_source[source] += 1
         self.by_site[site.id] += 1
-        if self.by_site[site.id] == 1:
-            self.sites_of[site.named_by] += 1
+        is_first_of_site = self.by_site[site.id] == 1
+        if is_first_of_site:
+            self.sites_of[source] += 1
 
     def sent(self, row: int) -> None:
-        """Note that the page of *row* went to the scheduler, unless that didn't take it: a filter
-        dropped it, or a handler of ``request_scheduled`` refused it."""
+        """Note that we have handed the page of *row* to the scheduler. If that didn't
+        take it (a filter dropped it, or a handler of ``request_scheduled`` refused it),
+        the crawl is done with it."""
         self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
         """Undo :meth:`add`: the scheduler raised an exception."""
         self._trail.forget(row)
-        self._leave(row)
-        self._arrived.discard(row)
+        self._count_out(row)
+        self._passed.discard(row)
 
-    def left(self, request: Request, **_: object) -> None:
-        """Note that a page is no longer in the scheduler."""
+    def hold(self, request: Request, **_: object) -> None:
+        """Note that a page is held (holding/holding.py), and so no longer in the
+        scheduler."""
         row = self._trail.number_of(request)
         if row is not None:
-            self._leave(row)
+            self._count_out(row)
 
-    def arrive(self, request: Request) -> None:
-        """Note that a page has left the gate."""
+    def pass_gate(self, request: Request) -> None:
+        """Note that a page has left the scheduler and passed the gate
+        (holding/gate.py)."""
         row = self._trail.number_of(request)
         if row is not None:
-            self._leave(row)
-            self._arrived.add(row)
+            self._count_out(row)
+            self._passed.add(row)
 
     def keep(self, request: Request, **_: object) -> None:
-        """Keep the row of a page for the next run: its request fails for want of a robots.txt."""
+        """Keep the row of a page for the next run: its request fails for want of a
+        robots.txt."""
         row = self._trail.number_of(request)
         if row is not None:
             self.take_back(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that left the gate are finished (Scrapy's queue has those
-        that are to be retried), others are for the next run."""
-        self.finished += self._arrived
+        """End a run that was not killed: pages that passed the gate are finished
+        (Scrapy's queue has those that are to be retried), others are for the next
+        run."""
+        self.finished += self._passed
 
     def _done(self, row: int) -> None:
+        """Note that the crawl is done with the page of *row*."""
         self.finished.append(row)
-        self._leave(row)
-        self._arrived.discard(row)
-        if len(self.finished) >= _ROWS:
+        self._count_out(row)
+        self._passed.discard(row)
+        if len(self.finished) >= _ROWS_TO_DELETE:
             self._spool.wake()
 
-    def _leave(self, row: int) -> None:
+    def _count_out(self, row: int) -> None:
+        """Count the page of *row* as in the scheduler no longer, if it was."""
         if row not in self._sites:
             return
         site, source = self._sites.pop(row)
@@ -168,70 +202,80 @@ class Outstanding:
             count_down(self.sites_of, source)
 
 
-def _let_pass(request: Request) -> None:
-    """Make a page skip the dupe filter, which has seen it before."""
+def _skip_dupe_filter(request: Request) -> None:
+    """Make a page skip the dupe filter, which may have seen it before. A handler of
+    ``request_scheduled``."""
     request.dont_filter = True
 
 
 class Twins:
-    """Requests of the spider's for pages that a sitemap lists, too."""
+    """Requests of the spider's own for pages that a sitemap lists, too."""
 
     def __init__(self, context: SeedingContext) -> None:
         crawl = context.crawl
         self._spider = crawl.spider
         self._extra = crawl.extra
         self._signals = crawl.crawler.signals
-        self._fingerprint: Callable[[Request], bytes] | None = None
         self._crawler: Any = crawl.crawler
+        # Fingerprints of start requests; and whether there are any: else no page needs
+        # a fingerprint.
         self._starts = BoundedSet()
         self._has_starts = False
-        self._seeded: set[int] = (
-            set()
-        )  # hashes of URLs whose pages go to the default callback
+        # Hashes of the URLs of pages from sitemaps that go to the spider's default
+        # callback.
+        self._seeded: set[int] = set()
         crawl.engine.following.watch(self._scheduled)
+        # With sitemap_rules, the project has chosen the callbacks.
         if not context.options.has_rules:
             self._signals.connect(self._dropped, scrapy_signals.request_dropped)
 
     def is_start(self, request: Request) -> bool:
-        """Whether the spider has requested this page itself to begin with. Scrapy doesn't filter these,
-        nor remember them, so the page would come twice."""
-        return self._has_starts and self._of(request) in self._starts
+        """Whether this page is one of the spider's start requests. The dupe filter
+        neither stops nor remembers these, so the page would come twice."""
+        return self._has_starts and self._fingerprint(request) in self._starts
 
-    def seeded(self, request: Request) -> None:
+    def add_seeded(self, request: Request) -> None:
         """Note that a page from a sitemap went to the scheduler."""
-        if request.callback is None and len(self._seeded) < _TWINS:
+        if request.callback is None and len(self._seeded) < _MAX_SEEDED_URLS:
             self._seeded.add(hash(request.url))
 
-    def _of(self, request: Request) -> bytes:
+    def _fingerprint(self, request: Request) -> bytes:
         fingerprint: bytes = self._crawler.request_fingerprinter.fingerprint(request)
         return fingerprint
 
     def _scheduled(self, request: Request) -> None:
+        """Remember a start request that the scheduler has taken."""
         if request.dont_filter and request.meta.get("is_start_request"):
             with suppress(Exception):  # from a project's fingerprinter
-                self._starts.add(self._of(request))
+                self._starts.add(self._fingerprint(request))
                 self._has_starts = True
 
     def _dropped(self, request: Request) -> None:
-        """Warn once that a page was lost for a callback: the dupe filter drops the spider's own request."""
+        """Warn once that a page was lost for a callback: the dupe filter drops the
+        spider's own request."""
         callback = request.callback
-        default = getattr(self._spider, "parse", None)
-        if callback is None or callback == default or PAGE_KEY in request.meta:
+        default_callback = getattr(self._spider, "parse", None)
+        is_for_default = callback is None or callback == default_callback
+        if is_for_default or PAGE_KEY in request.meta:
             return
-        if hash(request.url) in self._seeded:
-            self._seeded.clear()
-            self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
-            logger.warning(
-                "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
-                "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
-                "more. Say in sitemap_rules which callback pages from sitemaps get.",
-                {"url": request.url, "callback": getattr(callback, "__name__", "?")},
-                extra=self._extra,
-            )
+        if hash(request.url) not in self._seeded:
+            return
+        # There is one warning only, so nothing needs to be remembered any more.
+        self._seeded.clear()
+        self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
+        logger.warning(
+            "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
+            "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
+            "more. Say in sitemap_rules which callback pages from sitemaps get.",
+            {"url": request.url, "callback": getattr(callback, "__name__", "?")},
+            extra=self._extra,
+        )
 
 
 class Feeder:
-    """Hands pages to the scheduler as it drains, origins in turn, and requests sitemaps."""
+    """Moves pages from the spool to the scheduler whenever that has room, in steps;
+    sources (the origins whose sitemaps name pages) take turns. In each step, it also
+    has the loader request sitemaps and the verifier look at sites."""
 
     def __init__(
         self,
@@ -250,24 +294,33 @@ class Feeder:
         self._verifier = verifier
         self.outstanding = Outstanding(context.spool, context.crawl.engine.following)
         self._twins = Twins(context)
-        concurrency = context.crawl.crawler.settings.getint(
-            "CONCURRENT_REQUESTS_PER_DOMAIN"
-        )
-        self._each = max(_EACH, 2 * concurrency)
-        self._running = self._woken = False
+        settings = context.crawl.crawler.settings
+        concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        self._guaranteed_pages = max(_GUARANTEED_PAGES, 2 * concurrency)
+        self._running = False
+        """Whether a next step is due."""
+        self._woken = False
+        """Whether there may be something to do that the latest step hasn't seen."""
         self._failing_since: float | None = None
-
-    def __bool__(self) -> bool:
-        is_busy = self._running or self._spool.waiting or self._loader.is_busy
-        return not self._spool.over and bool(is_busy)
+        """Since when the scheduler raises exceptions, in seconds of the monotonic
+        clock."""
 
     @property
-    def left(self) -> int:
-        """How many pages have not reached a callback yet."""
+    def is_busy(self) -> bool:
+        """Whether the crawl must not end: there are pages to schedule, or sitemaps on
+        their way."""
+        if self._spool.over:
+            return False
+        return self._running or self._spool.waiting > 0 or self._loader.is_busy
+
+    @property
+    def pages_left(self) -> int:
+        """How many pages wait in the spool or the scheduler."""
         return self._spool.waiting + self.outstanding.total
 
     def wake(self) -> None:
-        """Look soon: there may be something new in the spool, or room in the scheduler."""
+        """Make a step soon: there may be something new in the spool, or room in the
+        scheduler."""
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
@@ -275,15 +328,19 @@ class Feeder:
 
     @property
     def _is_over(self) -> bool:
+        """Whether no more steps are made. While the crawl is closing, the pages of a
+        spool that doesn't outlive the process may still go to the scheduler."""
         return self._spool.over or (self._spool.ending and self._spool.durable)
 
     def _run(self) -> None:
+        """Make a step, and arrange for the next one."""
         if self._is_over:
             return
         self._woken = False
-        pause: float | None = RETRY_SECONDS
+        # Seconds until the next step. None: wait to be woken.
+        delay: float | None = RETRY_SECONDS
         try:
-            pause = self.step()
+            delay = self.step()
             self._failing_since = None
         except sqlite3.Error:
             pass  # the spool's file fails, which is logged
@@ -291,113 +348,163 @@ class Feeder:
             self._failed(error)  # the scheduler's server is gone, its disk is full ...
         self.forget()
         self.gauge()
-        if pause is None and self._woken:
-            pause = 0
-        # However often it is woken, one step follows another, with a turn of the event loop in between.
-        self._running = pause is not None
-        if pause is not None:
-            call_later(pause, self._run)
-        elif not self:
+        if delay is None and self._woken:
+            delay = 0
+        # However often it is woken, one step follows another, with a turn of the event
+        # loop in between.
+        self._running = delay is not None
+        if delay is not None:
+            call_later(delay, self._run)
+        elif not self.is_busy:
             self._engine.wake()  # the crawl may be over
 
     def _failed(self, error: Exception) -> None:
-        now, seconds = time.monotonic(), self._crawl.settings.hold_max_wait
+        """Log that the scheduler raises exceptions, once. After REP_HOLD_MAX_WAIT, end
+        seeding."""
+        now = time.monotonic()
+        seconds = self._crawl.settings.hold_max_wait
         if self._failing_since is None:
             self._failing_since = now
-            message = "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s"
-            values = {"error": text_of(error), "seconds": seconds}
-            unusual = not isinstance(error, OSError)
-            logger.error(message, values, extra=self._crawl.extra, exc_info=unusual)
+            is_unusual = not isinstance(error, OSError)
+            logger.error(
+                "Can't schedule pages from sitemaps, retrying for %(seconds)g s: %(error)s",
+                {"error": text_of(error), "seconds": seconds},
+                extra=self._crawl.extra,
+                exc_info=is_unusual,
+            )
         if now - self._failing_since >= seconds:
             self._spool.end()
 
     def step(self, *, everything: bool = False) -> float | None:
-        """Schedule sitemaps and pages for one slice of time. Return the seconds until the next
-        step; None: wait to be woken. With *everything*, regardless of the limits: the scheduler
-        outlives the process."""
+        """Schedule sitemaps and pages for one slice of time (Slices in
+        engine/timers.py). Return the seconds until the next step; None: wait to be
+        woken. With *everything*, regardless of the limits: the scheduler outlives the
+        process."""
         if self._engine.paused and not everything:
-            return _LOOK
+            return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
-        fruitless = 0  # sources without room for a page, in a row
         self._verifier.begin()
-        more = self._loader.request_some()
+        has_more_sitemaps = self._loader.request_some()
         sources = self._spool.proven
+        fruitless = 0  # sources without room for a page, in a row
         while len(sources):
-            if not everything and (self._is_full or fruitless > len(sources)):
-                return _LOOK
-            if self._send_of(sources.next_source(), everything=everything):
+            is_stuck = self._is_full or fruitless > len(sources)
+            if is_stuck and not everything:
+                return _SECONDS_UNTIL_NEXT_STEP
+            if self._send_pages_of(sources.next_source(), everything=everything):
                 fruitless = 0
             else:
                 fruitless += 1
             if slices.renew_if_over():
                 return 0
-        return 0 if more else None
+        return 0 if has_more_sitemaps else None
 
     @property
     def _is_full(self) -> bool:
-        return self.outstanding.total >= _ALL or not self._holding.held.room_for(None)
+        """Whether no page of any site may go to the scheduler: there are enough, or so
+        many requests are held (holding/hold.py) that an origin without any could not
+        hold one more."""
+        if self.outstanding.total >= _MAX_PAGES:
+            return True
+        return not self._holding.held.room_for(None)
 
-    def _send_of(self, source: str, *, everything: bool) -> bool:
-        """Schedule pages of a site that *source* names. Return whether there was room for some."""
+    def _send_pages_of(self, source: str, *, everything: bool) -> bool:
+        """Schedule pages of a site that *source* names. Return whether there was room
+        for some."""
         sites = self._spool.proven.sites_of(source)
-        for _ in range(min(len(sites), _LOOKS)):
+        for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
-            sites.move_to_end(number)
-            room = _BATCH if everything else self._room(site)
+            sites.move_to_end(number)  # the next turn is another site's
+            room = _PAGES_AT_A_TIME if everything else self._room(site)
             if room:
-                self._send_some(site, room)
+                self._send_pages(site, room)
                 return True
         return False
 
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
-        held = self._holding.held
-        if self._holding.is_holding and not held.room_for(
-            held.queues.get(Origin.from_url(site.origin))
-        ):
-            return 0
+        if self._holding.is_holding:
+            # Requests for these pages may come to be held: then there must be room for
+            # them, too.
+            held = self._holding.held
+            queue = held.queues.get(Origin.from_url(site.origin))
+            if not held.room_for(queue):
+                return 0
         if self._engine.scheduler_is_foreign:
-            # 0 if it can't tell.
-            others = (
-                length_hint(self._engine.scheduler) - self._holding.handing_back.waiting
-            )
-            return max(0, min(_ALONE - max(0, others), _BATCH))
+            room = self._room_in_foreign_scheduler()
+        else:
+            room = self._room_in_own_scheduler(site)
+        return max(0, min(room, _PAGES_AT_A_TIME))
+
+    def _room_in_foreign_scheduler(self) -> int:
+        """Return how many pages may go to a scheduler that keeps them, perhaps for
+        other processes: what counts is its length, without our own requests that are
+        being handed back to it."""
+        handed_back = self._holding.handing_back.waiting
+        # length_hint() returns 0 if the scheduler can't tell its length.
+        length = length_hint(self._engine.scheduler) - handed_back
+        return _MAX_PAGES_OF_A_SITE - max(0, length)
+
+    def _room_in_own_scheduler(self, site: Site) -> int:
+        """Return how many pages of *site* may go to Scrapy's scheduler: limits for the
+        site, for its source, and for all. It may be negative."""
         outstanding = self.outstanding
-        of_site = outstanding.by_site[site.id]
-        if not of_site and outstanding.sites_of[site.named_by] >= _HOSTS:
+        pages_of_site = outstanding.by_site[site.id]
+        is_new = pages_of_site == 0
+        if is_new and outstanding.sites_of[site.named_by] >= _MAX_SITES_OF_A_SOURCE:
             return 0
         sources = self._spool.proven
-        room = min(
-            max(self._each, _ALONE // sources.sites) - of_site,
-            max(self._each, _ALL // len(sources))
-            - outstanding.by_source[site.named_by],
-            _ALL - outstanding.total,
+        share_of_site = _MAX_PAGES_OF_A_SITE // sources.sites
+        share_of_source = _MAX_PAGES // len(sources)
+        limit_of_site = max(self._guaranteed_pages, share_of_site)
+        limit_of_source = max(self._guaranteed_pages, share_of_source)
+        return min(
+            limit_of_site - pages_of_site,
+            limit_of_source - outstanding.by_source[site.named_by],
+            _MAX_PAGES - outstanding.total,
         )
-        return max(0, min(room, _BATCH))
 
-    def _send_some(self, site: Site, room: int) -> None:
+    def _send_pages(self, site: Site, room: int) -> None:
         """Schedule up to *room* pages of *site*."""
-        shared = self._engine.scheduler_is_foreign  # and keeps the pages
         sent = 0
         try:
             for page in self._spool.take(site, room):
-                sent += self._send(page, site, shared=shared)
-        finally:  # counted at once: a stat takes as long as much of the rest
+                if self._send(page, site):
+                    sent += 1
+        finally:
+            # One stat for all of them: it takes as long as much of the work for a page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
-    def _send(self, page: Page, site: Site, *, shared: bool) -> bool:
+    def _send(self, page: Page, site: Site) -> bool:
         """Schedule a page. Return whether it still is one."""
         request = self._wanted(page)
         if isinstance(request, Reason):
             self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
-        if not shared:
+        # A scheduler that isn't Scrapy's keeps the page, so its row in the spool goes
+        # at once.
+        is_kept_there = self._engine.scheduler_is_foreign
+        if not is_kept_there:
             self.outstanding.add(request, page.id, site)
-        if again := page.id <= site.sent:
-            # After the handler of OffsiteMiddleware, which must see the page unchanged.
-            self._signals.connect(_let_pass, scrapy_signals.request_scheduled)
+        self._schedule(request, page, site)
+        self._twins.add_seeded(request)
+        if is_kept_there:
+            self.outstanding.finished.append(page.id)
+        else:
+            self.outstanding.sent(page.id)
+        return True
+
+    def _schedule(self, request: Request, page: Page, site: Site) -> None:
+        """Hand *request* to the scheduler. One for a page that went there before (in an
+        earlier run, or the scheduler raised an exception) skips the dupe filter, which
+        may remember it."""
+        is_sent_again = page.id <= site.sent
+        if is_sent_again:
+            # By a handler that is called after that of OffsiteMiddleware, which must
+            # see the page unchanged.
+            self._signals.connect(_skip_dupe_filter, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)
         except Exception:
@@ -406,15 +513,11 @@ class Feeder:
             site.sent = max(site.sent, page.id)
             raise
         finally:
-            if again:
-                self._signals.disconnect(_let_pass, scrapy_signals.request_scheduled)
+            if is_sent_again:
+                self._signals.disconnect(
+                    _skip_dupe_filter, scrapy_signals.request_scheduled
+                )
                 request.dont_filter = False  # from here on, it is like any other
-        self._twins.seeded(request)
-        if shared:
-            self.outstanding.finished.append(page.id)
-        else:
-            self.outstanding.sent(page.id)
-        return True
 
     def _wanted(self, page: Page) -> Request | Reason:
         """Return a page's request, or why it isn't made."""
@@ -426,24 +529,30 @@ class Feeder:
         return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
-        """Return a page's request; None if the spider's rules, Scrapy's, or the file have changed
-        since the last run."""
+        """Return a page's request; None if it can't be made any more: since the page
+        was accepted, perhaps in an earlier run, the spider's rules, Scrapy's, or the
+        spool's file have changed."""
         priority = self._crawl.settings.sitemap_page_priority
         try:
-            return self._options.page_request(page.url, page.about, priority)
+            return self._options.page_request(page.url, page.listing, priority)
         except (TypeError, ValueError, RecursionError):
             return None
 
     def forget(self) -> None:
         """Delete the rows of pages that are done."""
-        finished, self.outstanding.finished = self.outstanding.finished, []
-        self._spool.forget(finished)
+        finished_rows = self.outstanding.finished
+        self.outstanding.finished = []
+        self._spool.forget(finished_rows)
 
     def gauge(self) -> None:
+        """Set the stat that says how many pages wait."""
         self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
 
 
 class SitemapSeeding(ResolutionListener):
+    """Decides which origins seed the crawl, and opens and closes the parts of this
+    folder."""
+
     part = "seeding from sitemaps"
 
     def __init__(
@@ -457,33 +566,34 @@ class SitemapSeeding(ResolutionListener):
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
-            registrable_domain(
-                "www.example.com"
-            )  # read its list before the crawl begins
+            # The first call takes 0.1 s, to read the list of public suffixes: better
+            # before the crawl begins.
+            registrable_domain("www.example.com")
         self._context = context
         self._cache = origins.cache
         self._holding = holding
         self._discovery = discovery
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no harm: the
-        spool has its sitemaps."""
+        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no
+        harm: the spool has its sitemaps."""
         self._spool = Spool(
             job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
         )
-        self._upkeep = PeriodicTask(self._look)
-        self._adding = (
-            0  # robots.txt files whose sitemaps are on their way into the spool
-        )
+        self._upkeep = PeriodicTask(self._keep_up)
+        self._adding = 0
+        """How many robots.txt files and pages name sitemaps that are on their way into
+        the spool."""
         options = SpiderOptions(crawler.spider)
         self._since = Since(context, origins.storage)
         parts = SeedingContext(
             context, origins, discovery, options, self._spool, self._since
         )
-        self._log = log = SitemapLog(context, recorder.tell)
-        self.loader = Loader(parts, log)
+        self._log = SitemapLog(context, recorder.tell)
+        self.loader = Loader(parts, self._log)
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
         """None: links to sitemaps don't count."""
-        self._feeder = Feeder(parts, holding, self.loader, Verifier(parts, log))
+        verifier = Verifier(parts, self._log)
+        self._feeder = Feeder(parts, holding, self.loader, verifier)
         self._spool.notify(self._feeder.wake)
         self._connect(crawler.signals.connect)
 
@@ -491,44 +601,50 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.left, request_held)
+        connect(self._feeder.outstanding.hold, request_held)
         connect(self._feeder.outstanding.keep, request_given_up)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
-        """Return a check to await before anything is fetched for *request*: whether its sitemap may
-        lead there. None if there is nothing to check."""
-        far = (
-            self._context.settings.sitemap_cross_host != "strict"
-            and ROW_KEY in request.meta
-        )
-        return self.loader.check(request) if far or SITEMAP in request.meta else None
+        """Return a check to await before anything is fetched for *request*: whether its
+        sitemap may lead there. None if there is nothing to check."""
+        if SITEMAP_KEY in request.meta:
+            return self.loader.check(request)
+        # In strict mode, pages on other hosts get this far only after the verifier
+        # (seeding/selection.py) has found that their hosts list the sitemap.
+        is_strict = self._context.settings.sitemap_cross_host == "strict"
+        if PAGE_ROW_KEY in request.meta and not is_strict:
+            return self.loader.check(request)
+        return None
 
     def look_at(
         self, request: Request, *, checked: bool
     ) -> Coroutine[Any, Any, None] | None:
-        """Note a request that is about to be sent. Return the check, unless it was *checked*."""
-        usual = USUAL.match(request.url)
-        prefix = usual[1] + "/" if usual else ""
+        """Note a request that is about to be sent, and let its origin seed. Return the
+        check, see :meth:`check`, unless the request was *checked*. Called for each
+        request."""
+        usual_url = USUAL_URL.match(request.url)
+        prefix = usual_url[1] + "/" if usual_url else ""
         if prefix not in self.visited_prefixes:
             self._visit(request, prefix)
         check = None if checked else self.check(request)
-        if ROW_KEY in request.meta:
-            self._feeder.outstanding.arrive(request)
+        if PAGE_ROW_KEY in request.meta:
+            self._feeder.outstanding.pass_gate(request)
         return check
 
     def learns_from(self, request: Request, prefix: str) -> bool:
-        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins with
-        *prefix*."""
+        """Whether :meth:`look_at` may seed the crawl, given *request*, whose URL begins
+        with *prefix*."""
         mode = self._discovery.mode
-        if mode == LISTED or (
-            mode == "start" and not request.meta.get("is_start_request")
-        ):
+        if mode == LISTED:
+            return False
+        if mode == "start" and not request.meta.get("is_start_request"):
             return False
         return prefix not in self.visited_prefixes
 
     def _visit(self, request: Request, prefix: str) -> None:
-        """Let the origin of a page that the crawl requests seed. Remember the *prefix* of its URL."""
-        if SITEMAP in request.meta:
+        """Let the origin of a page that the crawl requests seed. Remember the *prefix*
+        of its URL; empty if that is unusual."""
+        if SITEMAP_KEY in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._discovery.mode == "start" and not request.meta.get("is_start_request"):
             return
@@ -536,37 +652,43 @@ class SitemapSeeding(ResolutionListener):
             origin = origin_of(request)
         except ValueError:
             return
-        is_new = f"{origin}/" not in self.visited_prefixes
-        if len(self.visited_prefixes) >= _PREFIXES:
+        usual_prefix = f"{origin}/"
+        is_new = usual_prefix not in self.visited_prefixes
+        if len(self.visited_prefixes) >= _MAX_VISITED_PREFIXES:
             self.visited_prefixes.clear()
-        self.visited_prefixes.update((f"{origin}/", prefix or f"{origin}/"))
-        state = (
-            self._cache.get(origin)
-            if is_new and self._discovery.mode != LISTED
-            else None
-        )
+        self.visited_prefixes.add(usual_prefix)
+        if prefix:
+            self.visited_prefixes.add(prefix)
+        if not is_new or self._discovery.mode == LISTED:
+            return
+        state = self._cache.get(origin)
+        # If nothing is known yet, resolved() lets the origin seed once there is an
+        # answer.
         if state is not None and not state.unreachable:
             self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Add the sitemaps that a new robots.txt lists; if it lists none, perhaps a guess."""
-        there = flight.outcome is not Outcome.UNREACHABLE
-        if (
-            there
-            and self._discovery.mode != LISTED
-            and f"{state.origin}/" in self.visited_prefixes
-        ):
+        """Add the sitemaps that a new robots.txt lists, if its origin may seed; if it
+        lists none, perhaps a guess. Called with the answer of a *flight*, which is a
+        fetch of robots.txt."""
+        if flight.outcome is Outcome.UNREACHABLE or self._discovery.mode == LISTED:
+            return
+        if f"{state.origin}/" in self.visited_prefixes:
             self._seed(self._add_listed(state.origin, listed_by(state)))
 
     def _linked(self, origin: Origin, page: str, urls: list[str]) -> None:
-        """Add sitemaps that a page of *origin* links to."""
+        """Add sitemaps that the page at URL *page*, of *origin*, links to.
+        :class:`PageLinks` calls this."""
         self._seed(self._add_linked(origin, page, urls))
 
     def _seed(self, adding: Coroutine[Any, Any, None]) -> None:
+        """Run *adding*, which adds sitemaps to the spool. The crawl doesn't end before
+        it is done."""
         self._adding += 1
         deferred_from_coro(self._until_added(adding))
 
     async def _until_added(self, adding: Coroutine[Any, Any, None]) -> None:
+        """Await *adding*, and note that it is over."""
         try:
             await adding
         except sqlite3.Error:
@@ -576,114 +698,142 @@ class SitemapSeeding(ResolutionListener):
             self._feeder.wake()  # the crawl may be over
 
     async def _add_listed(
-        self, origin: Origin, listing: Coroutine[Any, Any, dict[str, str]]
+        self, origin: Origin, resolving: Coroutine[Any, Any, dict[str, str]]
     ) -> None:
-        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if it lists none, perhaps
-        a guess."""
-        if listed := await listing:
-            await self._spool.retry(
-                self.loader.add_named, str(origin), listed, Found.LISTED
-            )
+        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if
+        it lists none, perhaps a guess. *resolving* returns them, see
+        :func:`~scrapy_rep.seeding.discovery.resolve_all`."""
+        source = str(origin)
+        hosts = await resolving
+        if hosts:
+            add_named = self.loader.add_named
+            await self._spool.retry(add_named, source, hosts, Found.LISTED)
         elif self.links is not None:
             self.links.expect(origin)
-            await self._spool.retry(self.loader.guess, str(origin))
+            await self._spool.retry(self.loader.guess, source)
 
     async def _add_linked(self, origin: Origin, page: str, urls: list[str]) -> None:
-        """Write sitemaps that a page of *origin* links to into the spool."""
-        linked = await resolve_all(page, urls)
-        for url in linked:
+        """Write sitemaps that the page at URL *page*, of *origin*, links to into the
+        spool."""
+        hosts = await resolve_all(page, urls)
+        for url in hosts:
             self._discovery.count(url)
-        if linked:
-            await self._spool.retry(
-                self.loader.add_named, str(origin), linked, Found.LINKED
-            )
+        if hosts:
+            add_named = self.loader.add_named
+            await self._spool.retry(add_named, str(origin), hosts, Found.LINKED)
 
     async def _spider_opened(self) -> None:
+        """Open the spool, and add the sitemaps that the spider names."""
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
         await self._since.begin()
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
-            if url != without_user(url):
-                logger.warning(
-                    "User name and password of %(url)s, in rep_sitemaps, are not sent: Scrapy takes none from "
-                    "URLs. Set the spider's http_user, http_pass and http_auth_domain, or add a header in "
-                    "sitemap_request().",
-                    {"url": url},
-                    extra=self._context.extra,
-                )
-            self._discovery.count(without_user(url))
-            origin = Origin.from_url(url)
-            # As if its robots.txt listed it.
-            self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
+            self._add_own(url)
 
-    async def _look(self) -> None:
+    def _add_own(self, url: str) -> None:
+        """Add a sitemap that the spider names in ``rep_sitemaps``, as if the robots.txt
+        of its origin listed it."""
+        url_without_user = without_user(url)
+        if url != url_without_user:
+            logger.warning(
+                "User name and password of %(url)s, in rep_sitemaps, are not sent: Scrapy takes none from "
+                "URLs. Set the spider's http_user, http_pass and http_auth_domain, or add a header in "
+                "sitemap_request().",
+                {"url": url},
+                extra=self._context.extra,
+            )
+        self._discovery.count(url_without_user)
+        origin = Origin.from_url(url)
+        self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
+
+    async def _keep_up(self) -> None:
         """Open the spool, or write what couldn't be written; every second."""
         self._feeder.forget()
-        if await self._spool.look():
-            self._feeder.wake()
-            if self._spool.waiting:
-                pages = {"pages": counted(self._spool.waiting, "page")}
-                message = "An earlier run left %(pages)s from sitemaps"
-                logger.info(message, pages, extra=self._context.extra)
+        is_opened_now = await self._spool.open_or_flush()
+        if not is_opened_now:
+            return
+        self._feeder.wake()
+        if self._spool.waiting:
+            logger.info(
+                "An earlier run left %(pages)s from sitemaps",
+                {"pages": counted(self._spool.waiting, "page")},
+                extra=self._context.extra,
+            )
 
     def _spider_idle(self) -> None:
+        """Keep the crawl open while there is something to do."""
         if self._spool.over:
             return
         self._feeder.forget()
-        if self._feeder or self._adding or not self._spool.opened:
+        if self._feeder.is_busy or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     @property
-    def _is_left(self) -> bool:
-        """Whether there are sitemaps or pages that this process has yet to deal with. Those in a scheduler
-        that processes share may be another one's."""
+    def _has_unfinished(self) -> bool:
+        """Whether there are sitemaps or pages that this process has yet to deal with.
+        Those in a scheduler that processes share may be another one's."""
         if self._context.engine.scheduler_is_foreign:
             return False
-        return bool(self._spool.unread() or self._feeder.left)
+        return self._spool.unread() > 0 or self._feeder.pages_left > 0
 
     async def _before_closing(self) -> None:
-        spool = self._spool
-        spool.begin_ending()
-        # One that has read nothing (the sites were down, say) must not keep away what was changed before it.
-        has_read = self._log.has_read or spool.had_done
-        if (
-            spool.started_at is not None
-            and has_read
-            and not spool.over
-            and not self._is_left
-        ):
-            self._since.complete(spool.started_at)
-        while self._adding and not spool.over:
+        """Decide what becomes of what waits, while the scheduler still takes
+        requests."""
+        self._spool.begin_ending()
+        self._complete_if_all_was_seen()
+        # Sitemaps that are on their way into the spool count as left, too.
+        while self._adding and not self._spool.over:
             await pause()
-        if self._context.engine.scheduler_outlives and not spool.durable:
-            try:
-                while self._feeder.step(everything=True) is not None:
-                    await pause()
-            except Exception:
-                message = "Can't hand pages from sitemaps to the scheduler"
-                logger.exception(message, extra=self._context.extra)
-        if not spool.durable:
-            self._tell_what_is_left()
-            spool.end()
+        if self._spool.durable:
+            return  # the next run gets it
+        if self._context.engine.scheduler_outlives:
+            await self._hand_over_everything()
+        self._report_unfinished()
+        self._spool.end()
 
-    def _tell_what_is_left(self) -> None:
+    def _complete_if_all_was_seen(self) -> None:
+        """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps
+        listed, if it has."""
+        # A crawl that has read nothing (the sites were down, say) must not keep pages
+        # away that were changed before it.
+        has_read = self._log.has_read or self._spool.had_done
+        started_at = self._spool.started_at
+        if started_at is None or self._spool.over or not has_read:
+            return
+        if not self._has_unfinished:
+            self._since.complete(started_at)
+
+    async def _hand_over_everything(self) -> None:
+        """Move all pages to the scheduler, which keeps them."""
+        try:
+            while self._feeder.step(everything=True) is not None:
+                await pause()
+        except Exception:
+            message = "Can't hand pages from sitemaps to the scheduler"
+            logger.exception(message, extra=self._context.extra)
+
+    def _report_unfinished(self) -> None:
         """Count the sitemaps that were not read, and log what ends with the crawl."""
-        spool = self._spool
-        unread = spool.unread()
+        unread = self._spool.unread()
         self._context.stats.set_value("rep/sitemaps/unread", unread)
-        left = []
-        if self._feeder.left:
-            left.append(
-                f"{counted(self._feeder.left, 'page')} from sitemaps not requested"
-            )
+        if self._spool.durable:
+            return
+        unfinished = []
+        pages = self._feeder.pages_left
+        if pages:
+            unfinished.append(f"{counted(pages, 'page')} from sitemaps not requested")
         if unread:
-            left.append(f"{counted(unread, 'sitemap')} not read")
-        if left and not spool.durable:
-            message = "%(left)s: the crawl is closing. Set JOBDIR to keep them for the next run"
-            logger.info(message, {"left": ", ".join(left)}, extra=self._context.extra)
+            unfinished.append(f"{counted(unread, 'sitemap')} not read")
+        if unfinished:
+            logger.info(
+                "%(left)s: the crawl is closing. Set JOBDIR to keep them for the next run",
+                {"left": ", ".join(unfinished)},
+                extra=self._context.extra,
+            )
 
     def _warn_of_no_seeds(self) -> None:
-        """Warn that sitemaps should seed the crawl, and none could: it would end without a word."""
+        """Warn that sitemaps should seed the crawl, and none could: it would end
+        without a word."""
         stats = self._context.stats
         if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
             return
@@ -695,8 +845,9 @@ class SitemapSeeding(ResolutionListener):
         )
 
     async def _spider_closed(self, reason: str) -> None:
-        if self._spool.durable:  # sitemaps on their way have been read since
-            self._tell_what_is_left()
+        """Report what is left, and close the spool."""
+        if self._spool.durable:  # sitemaps that were on their way have been read since
+            self._report_unfinished()
         self._spool.end()
         if reason == "finished":
             self._warn_of_no_seeds()

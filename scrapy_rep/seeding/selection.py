@@ -1,6 +1,6 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section 9). Those
-on another host wait in the spool until it is known whether that host lists the sitemap ("Location
-scope")."""
+"""Which entries of a sitemap become requests, and why the others do not (REP.md section
+9). Those on another host wait in the spool (seeding/spool.py) until it is known whether
+that host lists the sitemap (the "location scope" of sitemaps.org)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
@@ -29,32 +30,54 @@ from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_by
-from scrapy_rep.seeding.spool import Found, Row, SeedingContext, Site, SitemapRow
+from scrapy_rep.seeding.spool import (
+    Found,
+    NewPage,
+    Page,
+    SeedingContext,
+    Site,
+    SitemapRow,
+)
 from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
-# Characters of an entry's JSON that a page's request carries; that all its requests carry.
-_MAX_ENTRY, _MAX_ENTRIES = 65_536, 1 << 20
-_MAX_DATE, _MAX_ALTERNATES = 100, 1000
+# Characters of an entry's JSON that a page's request carries: some entries have very
+# long texts.
+_MAX_ENTRY_JSON = 65_536
+# Characters of this JSON in the requests for all pages of one entry: alternates
+# multiply it.
+_MAX_ENTRY_JSON_IN_ALL = 1 << 20
+# Characters of a lastmod that are left of a longer entry.
+_MAX_DATE = 100
+# Alternate URLs of one entry that are requested: more can only be an attack.
+_MAX_ALTERNATES = 1000
+# Writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have put it
+# there) becomes text.
 _encode = json.JSONEncoder(default=str, skipkeys=True).encode
+
 # URL prefixes whose verdict is remembered while a sitemap is read.
-_PREFIXES = 10_000
-# Entries that are accepted or rejected after a wait before the event loop has its turn.
-_AT_A_TIME = 200
-# Origins that are asked for proof at a time. Of those, and of the silent ones, that one origin names there
-# are no more than the places that are left, so that there is always one for those that another names.
-_ORIGINS = 16
-# Seconds after which an origin counts as silent, and no longer takes the place of others.
-_SILENT_SECONDS = 2.0
-# Silent origins whose answer is awaited.
-_SILENT = 128
-# Sites of one source that a step looks at.
-_LOOKS = 128
+_MAX_JUDGED_PREFIXES = 10_000
+
+# Pages that are accepted or rejected after a wait before the event loop has its turn.
+_PAGES_SETTLED_AT_A_TIME = 200
+# Origins whose robots.txt is awaited as proof at a time.
+_MAX_SITES_ASKED = 16
+# Seconds after which an origin counts as silent, and no longer takes the place of
+# others.
+_SECONDS_UNTIL_SILENT = 2.0
+# Silent origins whose answer is awaited: each is a fetch in flight.
+_MAX_SILENT = 128
+# Sites of one source that are tried when it is the source's turn.
+_UNPROVEN_SITES_TRIED_AT_A_TURN = 128
 # Seconds until the next look at an unreachable origin.
-_LOOK = 0.25
-# Warnings per origin: an index may list 50,000 missing sitemaps. Others share one limit.
-_WARNINGS, _MOST = 5, 10_000
+_SECONDS_UNTIL_NEXT_LOOK = 0.25
+
+# Warnings per origin: an index may list 50,000 missing sitemaps.
+_MAX_WARNINGS = 5
+# Origins whose warnings are counted, and sitemaps that are remembered as undecided.
+# Further origins share one count.
+_MAX_REMEMBERED = 10_000
 
 
 class Reason(Enum):
@@ -95,23 +118,56 @@ CHOSEN = {
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host as in REP.md section 9: the same for http and https, not for other ports."""
-    default = origin.port == {"http": 80, "https": 443}.get(origin.scheme)
-    return origin.host if default else f"{origin.host}:{origin.port}"
+    """Return the host as in REP.md section 9: the same for http and https, not for
+    other ports."""
+    default_port = {"http": 80, "https": 443}.get(origin.scheme)
+    if origin.port == default_port:
+        return origin.host
+    return f"{origin.host}:{origin.port}"
 
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
-    """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text. Of an entry
-    too long for its *pages*, the requests that get it, only ``lastmod`` is left."""
-    rest = {name: value for name, value in entry.items() if name != "loc"}
-    lastmod = rest.get("lastmod")
+    """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text.
+    Of an entry too long for its *pages*, the requests that get it, only ``lastmod`` is
+    left."""
+    fields = {name: value for name, value in entry.items() if name != "loc"}
+    lastmod = fields.get("lastmod")
     if not lastmod:
-        rest.pop("lastmod", None)
+        fields.pop("lastmod", None)
     with suppress(TypeError, ValueError, RecursionError):
-        text = _encode(rest)
-        if len(text) <= _MAX_ENTRY and len(text) * pages <= _MAX_ENTRIES:
+        text = _encode(fields)
+        length_in_all = len(text) * pages
+        if len(text) <= _MAX_ENTRY_JSON and length_in_all <= _MAX_ENTRY_JSON_IN_ALL:
             return text
-    return _encode({"lastmod": str(lastmod)[:_MAX_DATE]} if lastmod else {})
+    if not lastmod:
+        return "{}"
+    short_date = str(lastmod)[:_MAX_DATE]
+    return _encode({"lastmod": short_date})
+
+
+class ListedSitemap(NamedTuple):
+    """An accepted entry of an index."""
+
+    url: str
+    host: str
+    """The origin that it is fetched from."""
+
+
+class SiteOfPrefix(NamedTuple):
+    """Where the pages go whose URLs have the same prefix."""
+
+    number: int
+    """The number of their site in the spool."""
+    needs_proof: bool
+    """Whether their host has to list the sitemap."""
+
+
+class AcceptedPage(NamedTuple):
+    """An entry that becomes a page in the spool."""
+
+    page: NewPage
+    needs_proof: bool
+    """See :class:`SiteOfPrefix`."""
 
 
 class Selection:
@@ -128,149 +184,235 @@ class Selection:
         self._options = context.options
         self._discovery = context.discovery
         self._cache = context.origins.cache
-        led_here = Origin.from_url(sitemap.origin)
-        self._host = host_of(led_here)
-        near = self._settings.sitemap_cross_host == "site"
-        self._domain = registrable_domain(led_here.host) if near else None
-        _, self._origin_urls = context.spool.counts(sitemap.origin)
+        led_by = Origin.from_url(sitemap.origin)
+        self._host = host_of(led_by)
+        # With REP_SITEMAP_CROSS_HOST = "site", pages of this domain need no proof.
+        self._domain: str | None = None
+        if self._settings.sitemap_cross_host == "site":
+            self._domain = registrable_domain(led_by.host)
+        # Pages that sitemaps of this origin have brought so far.
+        self._origin_urls = context.spool.counts(sitemap.origin).urls
+        # Encodes the URLs of entries: hosts that aren't ASCII take time, so these have
+        # a limit.
         self._encode = Encoder(MAX_LISTED_IDN)
-        self._by_prefix: dict[str, tuple[int, bool] | Reason] = {}
+        # What _judge() returned for prefixes of URLs: most URLs of a sitemap have the
+        # same one.
+        self._by_prefix: dict[str, SiteOfPrefix | Reason] = {}
         self.accepted = 0
-        self.unproven = 0  # how many of these wait for the robots.txt of their host
+        """How many entries were accepted."""
+        self.unproven = 0
+        """How many of these wait for the robots.txt of their host."""
         self.rejected: Counter[Reason] = Counter()
-        self.undated = 0  # entries whose lastmod is not a date
+        self.undated = 0
+        """How many entries have a lastmod that is not a date."""
 
     async def add(self, entries: list[SitemapEntry]) -> None:
-        """Put those of *entries* that are accepted into the spool; ``sqlite3.Error`` if that ends."""
-        is_index = self.reader.kind is Kind.INDEX
-        accepted: list[Any] = []
-        async for url, text in in_slices(self._urls(self._filtered(entries))):
-            found = (
-                self._sitemap_of(url) if is_index else await self._page_of(url, text)
-            )
-            if isinstance(found, Reason):
-                self.rejected[found] += 1
-            else:
-                accepted.append(found)
-        if accepted:
-            write = self._add_sitemaps if is_index else self._add_pages
-            await self._spool.retry(write, accepted)
+        """Put those of *entries* that are accepted into the spool, and count the others
+        by reason; ``sqlite3.Error`` if seeding ends meanwhile."""
+        kept = self._without_unwanted_dates(self._filtered(entries))
+        if self.reader.kind is Kind.INDEX:
+            await self._select_sitemaps(kept)
+        else:
+            await self._select_pages(kept)
 
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
-        kind = self.reader.kind
+        """Return what the spider's ``sitemap_filter`` leaves of *entries*, which
+        doesn't get damaged ones."""
         sound = [entry for entry in entries if not entry.get("broken")]
-        self.rejected[Reason.BROKEN] += len(entries) - len(sound)
-        kept, failed = self._options.filtered(
-            sound, kind.value if kind else "", self.sitemap.url
-        )
-        self.rejected[Reason.FILTER_ERROR] += failed
-        self.rejected[Reason.FILTERED] += max(0, len(sound) - len(kept) - failed)
-        if not (self._since or self._settings.sitemap_until):
-            return kept
-        chosen = []
-        for entry in kept:
-            reason = self._wrong_date(entry)
+        broken = len(entries) - len(sound)
+        kind_name = ""
+        if self.reader.kind is not None:
+            kind_name = self.reader.kind.value
+        kept, failures = self._options.filtered(sound, kind_name, self.sitemap.url)
+        dropped = len(sound) - len(kept) - failures
+        rejected = self.rejected
+        rejected[Reason.BROKEN] += broken
+        rejected[Reason.FILTER_ERROR] += failures
+        # A filter may add entries: then none count as dropped.
+        rejected[Reason.FILTERED] += max(0, dropped)
+        return kept
+
+    def _without_unwanted_dates(
+        self, entries: list[SitemapEntry]
+    ) -> list[SitemapEntry]:
+        """Return *entries* without those that ``REP_SITEMAP_SINCE`` or
+        ``REP_SITEMAP_UNTIL`` exclude."""
+        if not self._since and not self._settings.sitemap_until:
+            return entries
+        kept = []
+        for entry in entries:
+            reason = self._reason_of_date(entry)
             if reason is None:
-                chosen.append(entry)
+                kept.append(entry)
             else:
                 self.rejected[reason] += 1
-        return chosen
+        return kept
 
-    def _wrong_date(self, entry: SitemapEntry) -> Reason | None:
-        """Return why the project doesn't want a page that was changed then; None if it does, or if the
-        date is missing or can't be read. An index may have been changed since it got a page."""
+    def _reason_of_date(self, entry: SitemapEntry) -> Reason | None:
+        """Return why the project doesn't want a page that was changed then; None if it
+        does, or if the date is missing or can't be read, which is counted."""
         since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
             return None
-        changed = latest(str(lastmod))
-        if changed is None:
+        changed_at = latest(str(lastmod))
+        if changed_at is None:
             self.undated += 1
             return None
-        if since and changed < since:
+        if since and changed_at < since:
             return Reason.OLD
-        if until and changed >= until and self.reader.kind is not Kind.INDEX:
+        if self.reader.kind is Kind.INDEX:
+            # The date is a sitemap's. One that was changed lately may still list older
+            # pages.
+            return None
+        if until and changed_at >= until:
             return Reason.NEW
         return None
 
-    def _urls(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
-        """Yield the URLs of *entries*, with what their pages' requests carry, as JSON."""
-        if self.reader.kind is Kind.INDEX:
-            yield from ((entry.get("loc"), "") for entry in entries)
-            return
-        for entry in entries:
-            urls, others = [entry.get("loc")], entry.get("alternate")
-            if self._options.alternate_links and isinstance(others, list | tuple):
-                urls += others[:_MAX_ALTERNATES]
-            text = entry_as_json(entry, len(urls))
-            yield from ((url, text) for url in urls)
+    # Entries of an index
 
-    def _sitemap_of(self, loc: Any) -> tuple[str, str] | Reason:
-        """Return the URL of a sitemap, and the origin that it is fetched from."""
+    async def _select_sitemaps(self, entries: list[SitemapEntry]) -> None:
+        """Put the sitemaps that *entries* list into the spool, and count those that are
+        rejected."""
+        accepted: list[ListedSitemap] = []
+        async for entry in in_slices(entries):
+            sitemap = self._sitemap_of(entry.get("loc"))
+            if isinstance(sitemap, Reason):
+                self.rejected[sitemap] += 1
+            else:
+                accepted.append(sitemap)
+        if accepted:
+            await self._spool.retry(self._add_sitemaps, accepted)
+
+    def _sitemap_of(self, loc: Any) -> ListedSitemap | Reason:
+        """Return the sitemap that an index lists as *loc*, or why it isn't read."""
         try:
-            found = resolve_sitemap(str(loc).strip(), encode=self._encode)
+            address = resolve_sitemap(str(loc).strip(), encode=self._encode)
         except ValueError:
             return Reason.INVALID
-        url = found.url.partition("#")[0]
+        url = address.url.partition("#")[0]
         if not self._options.follows(url):
             return Reason.NOT_FOLLOWED
-        too_deep = len(self.sitemap.line) >= self._settings.sitemap_max_depth
-        return Reason.DEPTH if too_deep else (url, str(found.origin))
+        if len(self.sitemap.lineage) >= self._settings.sitemap_max_depth:
+            return Reason.DEPTH
+        return ListedSitemap(url, str(address.origin))
 
-    def _add_sitemaps(self, accepted: list[tuple[str, str]]) -> None:
-        most = self._settings.sitemap_max_files
-        add = self._spool.add_sitemaps
-        new, beyond = add(
-            self.sitemap.origin, dict(accepted), self.sitemap.line, most=most
+    def _add_sitemaps(self, accepted: list[ListedSitemap]) -> None:
+        """Put sitemaps into the spool, and count those that are new."""
+        hosts = {sitemap.url: sitemap.host for sitemap in accepted}
+        added = self._spool.add_sitemaps(
+            self.sitemap.origin,
+            hosts,
+            self.sitemap.lineage,
+            limit=self._settings.sitemap_max_files,
         )
-        self.rejected[Reason.LIMIT] += len(beyond)
-        self.rejected[Reason.KNOWN] += len(accepted) - len(new) - len(beyond)
-        self.accepted += len(new)
-        for url in new:
+        new = len(added.new)
+        beyond_limit = len(added.beyond_limit)
+        self.accepted += new
+        self.rejected[Reason.LIMIT] += beyond_limit
+        self.rejected[Reason.KNOWN] += len(accepted) - new - beyond_limit
+        for url in added.new:
             self._discovery.count(url)
 
-    async def _page_of(self, value: Any, entry: str) -> tuple[Row, bool] | Reason:
-        """Return the row of a page, and whether its host has to list the sitemap."""
+    # Entries that are pages
+
+    async def _select_pages(self, entries: list[SitemapEntry]) -> None:
+        """Put the pages that *entries* list into the spool, and count those that are
+        rejected."""
+        accepted: list[AcceptedPage] = []
+        async for url, entry_json in in_slices(self._urls_of(entries)):
+            page = await self._page_of(url, entry_json)
+            if isinstance(page, Reason):
+                self.rejected[page] += 1
+            else:
+                accepted.append(page)
+        if accepted:
+            await self._spool.retry(self._add_pages, accepted)
+
+    def _urls_of(self, entries: list[SitemapEntry]) -> Iterator[tuple[Any, str]]:
+        """Yield the URLs of *entries*, alternates included if the spider wants these,
+        each with its entry as JSON, which the page's request carries."""
+        for entry in entries:
+            urls = [entry.get("loc")]
+            alternates = entry.get("alternate")
+            if self._options.alternate_links and isinstance(alternates, list | tuple):
+                urls += alternates[:_MAX_ALTERNATES]
+            entry_json = entry_as_json(entry, len(urls))
+            for url in urls:
+                yield url, entry_json
+
+    async def _page_of(self, loc: Any, entry_json: str) -> AcceptedPage | Reason:
+        """Return the page at *loc*, or why it isn't requested."""
         try:
-            url, prefix = self._encode.page(value)
-            found = self._by_prefix.get(prefix)
-            if found is None:
-                found = await self._spool.retry(self._judge, prefix)
+            url, prefix = self._encode.page(loc)
+            site = self._by_prefix.get(prefix)
+            if site is None:
+                site = await self._spool.retry(self._judge, prefix)
         except ValueError:
             return Reason.INVALID
-        if not self._options.callback_for(url)[0]:
+        if not self._options.callback_for(url).is_wanted:
             return Reason.NO_RULE
-        if isinstance(found, Reason):
-            return found
+        if isinstance(site, Reason):
+            return site
         if self._origin_urls >= self._settings.sitemap_max_origin_urls:
             return Reason.LIMIT
         self._origin_urls += 1
-        return (found[0], self.sitemap.id, url, entry), found[1]
+        page = NewPage(site.number, self.sitemap.id, url, entry_json)
+        return AcceptedPage(page, site.needs_proof)
 
-    def _add_pages(self, accepted: list[tuple[Row, bool]]) -> None:
-        self._spool.add_pages(self.sitemap.origin, [row for row, _ in accepted])
-        self.accepted += len(accepted)
-        self.unproven += sum(unproven for _, unproven in accepted)
-
-    def _judge(self, prefix: str) -> tuple[int, bool] | Reason:
-        """Return the site of URLs with this prefix, and whether its host has to list the sitemap;
-        or why they are rejected."""
-        origin, mode = Origin.from_url(prefix), self._settings.sitemap_cross_host
-        near = mode == "any" or host_of(origin) == self._host
-        if (
-            mode == "site"
-            and registrable_domain(origin.host) == self._domain is not None
-        ):
-            near = True
-        state = None if near else self._cache.get(origin)
-        known = state is not None and not state.unreachable
-        site = self._spool.site(
-            str(origin), self.sitemap.origin, proven=near, known=known
+    def _judge(self, prefix: str) -> SiteOfPrefix | Reason:
+        """Return the site of URLs with this *prefix* (scheme, host and port), or why
+        they are rejected. Remember the result for further URLs."""
+        origin = Origin.from_url(prefix)
+        needs_proof = self._needs_proof(origin)
+        # Whether the proof needs no request, since the origin's robots.txt is known.
+        has_robots = False
+        if needs_proof:
+            state = self._cache.get(origin)
+            has_robots = state is not None and not state.unreachable
+        number = self._spool.site(
+            str(origin),
+            self.sitemap.origin,
+            proven=not needs_proof,
+            has_robots=has_robots,
         )
-        found = Reason.HOSTS if site is None else (site, not near)
-        if len(self._by_prefix) < _PREFIXES:
-            self._by_prefix[prefix] = found
-        return found
+        verdict: SiteOfPrefix | Reason = Reason.HOSTS
+        if number is not None:
+            verdict = SiteOfPrefix(number, needs_proof)
+        if len(self._by_prefix) < _MAX_JUDGED_PREFIXES:
+            self._by_prefix[prefix] = verdict
+        return verdict
+
+    def _needs_proof(self, origin: Origin) -> bool:
+        """Whether *origin* has to list the sitemap, so that the sitemap's pages of it
+        count."""
+        mode = self._settings.sitemap_cross_host
+        if mode == "any" or host_of(origin) == self._host:
+            return False
+        if mode == "site" and self._domain is not None:
+            return registrable_domain(origin.host) != self._domain
+        return True
+
+    def _add_pages(self, accepted: list[AcceptedPage]) -> None:
+        """Put pages into the spool, and count them."""
+        pages = [page for page, _ in accepted]
+        self._spool.add_pages(self.sitemap.origin, pages)
+        self.accepted += len(accepted)
+        for _, needs_proof in accepted:
+            if needs_proof:
+                self.unproven += 1
+
+
+@dataclass(slots=True)
+class Undecided:
+    """A sitemap of which no page was accepted at once, and some wait for the robots.txt
+    of their hosts: if all of these are rejected, too, nothing was taken from it."""
+
+    waiting: int = 0
+    """How many pages wait. All are added when the sitemap has been read to its end;
+    those that are rejected before that make the number negative meanwhile."""
+    last_reason: Reason | None = None
+    """Why the last one was rejected."""
 
 
 class SitemapLog:
@@ -281,131 +423,174 @@ class SitemapLog:
         self._context = context
         self._tell = tell
         self.has_read = False
-        """Whether a sitemap was read."""
-        self._problems: Counter[str] = Counter()  # by origin
-        self._read = Limiter(logger, "sitemaps read")
-        self._unread = Limiter(logger, "sitemaps not read")
-        self._undecided: dict[str, tuple[int, Reason | None]] = {}
-        """Of sitemaps from which nothing was taken, by URL: how many entries wait, less those rejected
-        while it is being read; and why the last one was rejected."""
+        """Whether a sitemap was read in this run."""
+        # How many problems each origin's sitemaps had.
+        self._problems: Counter[str] = Counter()
+        # Both log the first ten at INFO level, the others at DEBUG level (Limiter in
+        # engine/log.py).
+        self._log_read = Limiter(logger, "sitemaps read")
+        self._log_unread = Limiter(logger, "sitemaps not read")
+        # By the sitemap's URL.
+        self._undecided: dict[str, Undecided] = {}
 
-    def read(self, kind: Kind, selection: Selection) -> None:
-        sitemap, reader, accepted = (
-            selection.sitemap,
-            selection.reader,
-            selection.accepted,
-        )
+    def read(self, sitemap_kind: Kind, selection: Selection) -> None:
+        """Report that a sitemap was read, and what was selected from it."""
+        sitemap = selection.sitemap
+        accepted = selection.accepted
         rejected = +selection.rejected  # without zeros
-        count = self._context.stats.inc_value
         self.has_read = True
+        self._count_entries(selection, rejected)
+        self._record(
+            sitemap,
+            reason=selection.reader.problem,
+            sitemap_kind=sitemap_kind.value,
+            entries=selection.reader.count,
+            taken=accepted,
+            rejected={reason.value: count for reason, count in rejected.items()},
+        )
+        self._log_result(sitemap_kind, selection, rejected)
+        if accepted and accepted == selection.unproven:
+            # All accepted pages wait for a proof. If none gets it, that is worth a
+            # warning: nothing was taken from this sitemap.
+            self._count_waiting(sitemap.origin, sitemap.url, accepted)
+
+    def _count_entries(self, selection: Selection, rejected: Counter[Reason]) -> None:
+        """Count a sitemap, and its entries, in the stats."""
+        count = self._context.stats.inc_value
         count("rep/sitemaps/fetched")
-        count("rep/sitemaps/urls", reader.count)
+        count("rep/sitemaps/urls", selection.reader.count)
         if selection.undated:
             count("rep/sitemaps/undated", selection.undated)
-        if rejected and not accepted:
+        if rejected and not selection.accepted:
             count("rep/sitemaps/nothing_taken")
         for reason, entries in rejected.items():
             count(reason.stat, entries)
-        why = {reason.value: entries for reason, entries in rejected.items()}
-        about = {
-            "kind": kind.value,
-            "entries": reader.count,
-            "taken": accepted,
-            "rejected": why,
-        }
-        self._record(sitemap, reader.problem, **about)
-        self._log(kind, selection, rejected)
-        if accepted and accepted == selection.unproven:
-            self._count(sitemap.origin, sitemap.url, accepted)
 
-    def _log(self, kind: Kind, selection: Selection, rejected: Counter[Reason]) -> None:
-        sitemap, reader, accepted = (
-            selection.sitemap,
-            selection.reader,
-            selection.accepted,
+    def _log_result(
+        self, sitemap_kind: Kind, selection: Selection, rejected: Counter[Reason]
+    ) -> None:
+        """Log what was selected from a sitemap: as a warning if that may not be what
+        the project wants."""
+        sitemap = selection.sitemap
+        problem = selection.reader.problem
+        accepted = selection.accepted
+        message = (
+            f"Sitemap %(url)s ({sitemap_kind.value}): "
+            f"%(entries)s, {accepted:,} accepted"
         )
-        message = f"Sitemap %(url)s ({kind.value}): %(entries)s, {accepted:,} accepted"
         if selection.unproven:
             message += (
                 f" ({selection.unproven:,} waiting for another host's robots.txt)"
             )
-        if why := [f"{count:,} {one.value}" for one, count in rejected.items()]:
-            message += f"; rejected: {', '.join(why)}"
-        if reader.problem:
+        if rejected:
+            counts = [f"{count:,} {reason.value}" for reason, count in rejected.items()]
+            message += f"; rejected: {', '.join(counts)}"
+        if problem:
             message += "; problem: %(problem)s"
-        values = {"url": sitemap.url, "problem": reader.problem}
-        values["entries"] = counted(reader.count, "entry", "entries")
-        if (accepted or CHOSEN.issuperset(rejected)) and not reader.problem:
-            self._read.log(message, values, self._context.spider)
+        values = {
+            "url": sitemap.url,
+            "problem": problem,
+            "entries": counted(selection.reader.count, "entry", "entries"),
+        }
+        # Something was accepted, or the project has chosen that nothing is.
+        is_as_expected = accepted > 0 or CHOSEN.issuperset(rejected)
+        if is_as_expected and not problem:
+            self._log_read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
-        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected after a wait."""
+        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected
+        after a wait."""
         self._context.stats.inc_value(reason.stat, count)
-        self._count(origin, sitemap, -count, reason)
+        self._count_waiting(origin, sitemap, -count, reason)
 
-    def _count(
+    def _count_waiting(
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
-        """Note that more *entries* of a sitemap wait, or fewer. Report it if all were rejected."""
-        waiting, why = self._undecided.pop(url, (0, None))
-        waiting, why = waiting + entries, reason or why
-        if waiting:
-            self._undecided[url] = waiting, why
-            if len(self._undecided) > _MOST:
-                del self._undecided[next(iter(self._undecided))]
-        elif why is not None:
+        """Note that so many more *entries* of the sitemap at *url* wait; if it is
+        negative, that so many no longer wait, but were rejected for this *reason*. Warn
+        if none is left."""
+        undecided = self._undecided.pop(url, None) or Undecided()
+        undecided.waiting += entries
+        if reason is not None:
+            undecided.last_reason = reason
+        if undecided.waiting:
+            self._undecided[url] = undecided
+            if len(self._undecided) > _MAX_REMEMBERED:
+                oldest = next(iter(self._undecided))
+                del self._undecided[oldest]
+        elif undecided.last_reason is not None:
             self._context.stats.inc_value("rep/sitemaps/nothing_taken")
             message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
-            self.warn(origin, message, url=url, why=why.value)
+            self.warn(origin, message, url=url, why=undecided.last_reason.value)
 
     def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
-        message, values = (
-            "Sitemap %(url)s was not read: %(why)s",
-            {"url": sitemap.url, "why": why},
-        )
+        message = "Sitemap %(url)s was not read: %(why)s"
+        values = {"url": sitemap.url, "why": why}
         if expected:
-            self._unread.log(message, values, self._context.spider)
+            self._log_unread.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
     def _record(
-        self, sitemap: SitemapRow, reason: str | None = None, **about: Any
+        self,
+        sitemap: SitemapRow,
+        *,
+        reason: str | None = None,
+        sitemap_kind: str | None = None,
+        entries: int = 0,
+        taken: int = 0,
+        rejected: dict[str, int] | None = None,
+        failed: str | None = None,
     ) -> None:
-        found, by = sitemap.found.name.lower(), f"{sitemap.origin}/robots.txt"
+        """Put on record what became of *sitemap*. The arguments are fields of the line,
+        see docs/observing.md."""
+        found_by = sitemap.found.name.lower()
+        referrer = f"{sitemap.origin}/robots.txt"
         if sitemap.chain:
-            found, by = "index", sitemap.chain[-1]
+            found_by = "index"
+            referrer = sitemap.chain[-1]
         elif sitemap.found is Found.LINKED:
-            by = sitemap.origin
-        nothing: Any = {
-            "kind": None,
-            "entries": 0,
-            "taken": 0,
-            "rejected": {},
-            "failed": None,
+            referrer = sitemap.origin
+        fields = {
+            "found": found_by,
+            "by": referrer,
+            "kind": sitemap_kind,
+            "entries": entries,
+            "taken": taken,
+            "rejected": rejected or {},
+            "failed": failed,
         }
-        fields: dict[str, Any] = {"found": found, "by": by, **nothing, **about}
         self._tell(
             "sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields
         )
 
-    def warn(self, of: str, message: str, **values: Any) -> None:
-        """Log a problem with an origin's sitemaps, as a warning if it is one of the first."""
-        of = of if of in self._problems or len(self._problems) < _MOST else ""
-        self._problems[of] += 1
-        level = logging.WARNING if self._problems[of] <= _WARNINGS else logging.DEBUG
-        if self._problems[of] == _WARNINGS:
+    def warn(self, origin: str, message: str, /, **values: Any) -> None:
+        """Log a problem with an origin's sitemaps, as a warning if it is one of the
+        first."""
+        has_room = len(self._problems) < _MAX_REMEMBERED
+        # Origins for which there is no room share one count.
+        key = ""
+        if has_room or origin in self._problems:
+            key = origin
+        self._problems[key] += 1
+        problems = self._problems[key]
+        level = logging.DEBUG
+        if problems <= _MAX_WARNINGS:
+            level = logging.WARNING
+        if problems == _MAX_WARNINGS:
             message += ". Further problems with this origin's sitemaps are logged at DEBUG level"
         logger.log(level, message, values, extra=self._context.extra)
 
 
 class Verifier:
-    """Finds out whether other origins list the sitemaps that their pages are from, a few origins at
-    a time, and accepts or rejects these pages."""
+    """Accepts or rejects pages that wait in the spool because they are on another host
+    than their sitemap: they count if the robots.txt of that host lists the sitemap.
+    Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
@@ -413,24 +598,31 @@ class Verifier:
         self._origins = context.origins
         self._log = log
         crawler = context.crawl.crawler
-        self._most, self._most_silent = _ORIGINS, _SILENT
+        self._max_asked = _MAX_SITES_ASKED
+        self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
-            # Few robots.txt files are fetched at a time then, and silent ones keep their places. Half
-            # are for others.
-            self._most, self._most_silent = max(2, concurrency_of(crawler) // 4), 0
-        self._asked: dict[
-            int, Site
-        ] = {}  # those that are being looked at, or were a moment ago
-        self._silent: dict[int, Site] = {}  # those of them that don't answer soon
+            # Without a Twisted reactor, few robots.txt files can be fetched at a time.
+            # Half of these fetches are for requests of the crawl, and silent origins
+            # keep their places.
+            self._max_asked = max(2, concurrency_of(crawler) // 4)
+            self._max_silent = 0
+        # Sites that have a place, by number: they are being looked at, or were a moment
+        # ago.
+        self._asked: dict[int, Site] = {}
+        # Sites that have lost their place to another one, since their origins didn't
+        # answer soon. They are still being looked at.
+        self._silent: dict[int, Site] = {}
 
     def begin(self) -> None:
-        """Look at some of the sites whose pages wait, in turn."""
+        """Look at some of the sites whose pages wait for a proof; their sources take
+        turns."""
         sources = self._spool.unproven
         fruitless = 0  # sources without a site to look at, in a row
-        while fruitless < len(sources) and not (self._spool.over or self._spool.ending):
-            if len(self._asked) >= self._most:
+        while fruitless < len(sources):
+            is_ending = self._spool.over or self._spool.ending
+            if is_ending or len(self._asked) >= self._max_asked:
                 return
-            site = self._next_of(sources.next_source())
+            site = self._next_site(sources.next_source())
             if site is None:
                 fruitless += 1
                 continue
@@ -438,114 +630,141 @@ class Verifier:
             self._asked[site.id] = site
             deferred_from_coro(self._look_at(site))
 
-    def _next_of(self, source: str) -> Site | None:
-        """Return a site to look at that *source* names."""
-        for sites, most in (
-            (self._asked, self._most),
-            (self._silent, self._most_silent),
-        ):
-            named = sum(site.named_by == source for site in sites.values())
-            if named and named >= most - len(sites):
-                return None
+    def _next_site(self, source: str) -> Site | None:
+        """Return a site to look at that *source* names; None if there is none, or no
+        place for it."""
+        if not _has_place(source, self._asked, self._max_asked):
+            return None
+        if not _has_place(source, self._silent, self._max_silent):
+            return None
         waiting = self._spool.unproven.sites_of(source)
-        for _ in range(min(len(waiting), _LOOKS)):
+        for _ in range(min(len(waiting), _UNPROVEN_SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(waiting.items()))
-            waiting.move_to_end(number)
+            waiting.move_to_end(number)  # the next turn is another site's
             if number not in self._asked and number not in self._silent:
                 return site
         return None
 
-    def _is_silent(self, site: Site) -> None:
+    def _make_silent(self, site: Site) -> None:
         """Give the place of *site*, whose origin doesn't answer, to another one."""
-        if len(self._silent) < self._most_silent:
+        if len(self._silent) < self._max_silent:
             self._silent[site.id] = self._asked.pop(site.id)
             self._spool.wake()
 
     async def _look_at(self, site: Site) -> None:
-        settled = False
-        silent = call_later(_SILENT_SECONDS, self._is_silent, site)
+        """Try to settle *site*. It has a place until that is done; if it must be tried
+        again, a moment longer, so that this isn't at once."""
+        is_settled = False
+        silence = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
-            settled = await self._try(site)
+            is_settled = await self._try(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
-            silent.cancel()
-            call_later(
-                0 if settled or self._spool.ending else _LOOK, self._looked_at, site
-            )
+            silence.cancel()
+            is_over = is_settled or self._spool.ending
+            pause_seconds = 0 if is_over else _SECONDS_UNTIL_NEXT_LOOK
+            call_later(pause_seconds, self._free_place, site)
 
-    def _looked_at(self, site: Site) -> None:
+    def _free_place(self, site: Site) -> None:
+        """Give the place of *site* to another one, or let the site be tried again."""
         self._asked.pop(site.id, None)
         self._silent.pop(site.id, None)
-        self._spool.wake()  # for the next one
+        self._spool.wake()  # for the next site
         self._crawl.engine.wake()  # the crawl may be over
 
     async def _try(self, site: Site) -> bool:
-        """Accept or reject the pages of *site* if it is known what its origin lists, or it is too
-        late. Return whether that was so."""
-        origin, reason = Origin.from_url(site.origin), Reason.UNPROVEN
+        """Accept or reject the pages of *site* once it is known which sitemaps its
+        origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return whether
+        that was so; otherwise it is to be tried again."""
+        origin = Origin.from_url(site.origin)
         now = time.monotonic()
-        # Time that passes before anybody asks is not the origin's.
-        site.asked_at = site.asked_at or now
-        left = site.asked_at + self._crawl.settings.hold_max_wait - now
+        if site.asked_at is None:
+            # The origin's time to answer begins now: before that, nobody has asked it.
+            site.asked_at = now
+        seconds_left = site.asked_at + self._crawl.settings.hold_max_wait - now
+        # Why pages are rejected, if they are.
+        reason = Reason.UNPROVEN
+        # What is known of the origin's robots.txt; None: it must be fetched.
         state = self._origins.cache.get(origin)
-        if state is None and left > 0:
-            if await self._origins.targets.refuses(
-                origin, Origin.from_url(site.named_by)
-            ):
+        if state is None and seconds_left > 0:
+            source = Origin.from_url(site.named_by)
+            # A public source must not lead us to a private address
+            # (origins/targets.py).
+            if await self._origins.targets.refuses(origin, source):
                 reason = Reason.PRIVATE
             else:
+                # A flight is a fetch of robots.txt, for all who need it
+                # (origins/flights.py).
                 flight = self._origins.flights.to(origin)
                 try:
-                    state = await flight.wait(left)
+                    state = await flight.wait(seconds_left)
                 except StillWaiting:
-                    if flight.running is None:  # it is queued behind others
+                    if flight.running is None:
+                        # The fetch is queued behind others, so the origin has not been
+                        # asked yet.
                         site.asked_at = None
                         return False
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
                     return False
-        listed: Collection[str] = ()
+        listed_urls: Collection[str] = ()
         if state is not None and not state.unreachable:
-            listed = await listed_by(state)
+            listed_urls = await listed_by(state)
             reason = Reason.CROSS_HOST
+            # If the origin is public, it must not lead us to a private address, either.
             self._origins.targets.keep(origin)
-        elif (
-            state is not None
-            and self._origins.policy.is_worth_waiting(state)
-            and left > 0
-        ):
-            return False
+        elif state is not None:
+            is_worth_waiting = self._origins.policy.is_worth_waiting(state)
+            if is_worth_waiting and seconds_left > 0:
+                return False
         while site.waiting and not self._spool.ending:
-            await self._spool.retry(self._settle, site, listed, reason)
+            await self._spool.retry(self._settle, site, listed_urls, reason)
             await pause()
         if reason is Reason.UNPROVEN:
-            self._origins.flights.abandon(
-                origin
-            )  # no waiters left: don't keep the crawl open
+            # If nobody else waits for this fetch, it must not keep the crawl open.
+            self._origins.flights.abandon(origin)
         return True
 
-    def _settle(self, site: Site, listed: Collection[str], reason: Reason) -> None:
-        """Accept or reject some pages of *site*."""
-        pages = self._spool.first_of(site, _AT_A_TIME)
-        accepted = [page for page in pages if any(url in listed for url in page.line)]
+    def _settle(self, site: Site, listed_urls: Collection[str], reason: Reason) -> None:
+        """Accept the next pages of *site* whose sitemaps are among *listed_urls*, and
+        reject others for this *reason*."""
+        pages = self._spool.next_pages(site, _PAGES_SETTLED_AT_A_TIME)
+        accepted: list[Page] = []
+        refused: Counter[str] = Counter()  # by the sitemap's URL
+        for page in pages:
+            if any(url in listed_urls for url in page.lineage):
+                accepted.append(page)
+            else:
+                refused[page.sitemap_url] += 1
         self._spool.settle(site, pages, accepted)
-        refused = Counter(page.sitemap_url for page in pages)
-        refused.subtract(page.sitemap_url for page in accepted)
-        for url, count in (+refused).items():
+        for url, count in refused.items():
             self._log.refused(site.named_by, url, reason, count)
 
 
+def _has_place(source: str, sites: dict[int, Site], limit: int) -> bool:
+    """Whether another site that *source* names may be added to *sites*, which may be
+    *limit* at most. A source may have no more of them than places are left, so that
+    there is always one for another source."""
+    sites_of_source = [site for site in sites.values() if site.named_by == source]
+    places_left = limit - len(sites)
+    return not sites_of_source or len(sites_of_source) < places_left
+
+
 def registrable_domain(host: str) -> str | None:
-    """Return the registrable domain of *host* (``www.shop.example.co.uk``: ``example.co.uk``); None
-    for IP addresses and public suffixes. The first call takes 0.1 s."""
-    found = _extractor()(host)
-    return f"{found.domain}.{found.suffix}" if found.domain and found.suffix else None
+    """Return the registrable domain of *host* (``www.shop.example.co.uk``:
+    ``example.co.uk``); None for IP addresses and public suffixes. The first call takes
+    0.1 s."""
+    parts = _extractor()(host)
+    if not parts.domain or not parts.suffix:
+        return None
+    return f"{parts.domain}.{parts.suffix}"
 
 
 @cache
 def _extractor() -> TLDExtract:
-    # No URLs: never the network. No folder: never another program's copy of the list. With private
-    # domains: two users of github.io are two sites.
+    # No URLs, so that it never uses the network. No folder, so that it never uses
+    # another program's copy of the list. With private domains, since two users of
+    # github.io are two sites.
     return TLDExtract(
         cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
     )

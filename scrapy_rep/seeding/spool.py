@@ -1,9 +1,14 @@
-"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under JOBDIR, or
-without one in a temporary file, which SQLite deletes itself.
+"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under
+JOBDIR, or without one in a temporary file, which SQLite deletes itself.
 
-Sitemaps that are done stay there, so that none is read twice in any run with the same JOBDIR. Once
-a page went to the scheduler, its row is below its origin's cursor, and stays until the page is
-done. The next run requests it again: nothing is lost, and after a kill a few pages come twice.
+Sitemaps that are done stay there, so that none is read twice in any run with the same
+JOBDIR.
+
+Each site (see :class:`Site`) has a cursor: pages whose row has a number up to it went
+to the scheduler. The row of a page is deleted once the crawl is done with the page.
+Rows up to the cursor that are left when the file is opened were in progress when the
+process ended, so the next run requests their pages again: nothing is lost, and after a
+kill a few pages come twice.
 """
 
 from __future__ import annotations
@@ -37,12 +42,18 @@ FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 RETRY_SECONDS = 1.0
 """Until the next attempt where the file, or the scheduler, has failed."""
 
-# States of a sitemap.
-WAITING = 0  # to be requested
-ASKED = 1  # it was requested
-DONE = 2  # it was read, or will never be
-FAILED = 3  # it may be read by the next run: its host was down, say
+WAITING = 0
+"""State of a sitemap that is to be requested."""
+ASKED = 1
+"""State of a sitemap that was requested, and is neither read nor failed."""
+DONE = 2
+"""State of a sitemap that was read, or will never be."""
+FAILED = 3
+"""State of a sitemap that may be read by the next run: its host was down, say."""
 
+# For what the columns hold, see SitemapRow, OriginCounts, Site and Page below. Queries
+# for sitemaps that wait say "state = 0" as the index does: SQLite uses the index only
+# then.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sitemaps (
     id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, host TEXT NOT NULL, origin TEXT NOT NULL,
@@ -64,29 +75,44 @@ CREATE INDEX IF NOT EXISTS pages_by_site ON pages (site);
 CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, started_at REAL NOT NULL);
 """
 
-# Other hosts that one origin's sitemaps may make us ask for anything.
 MAX_HOSTS = 100
+"""Other hosts that one origin's sitemaps may name, so that these can't make us ask any
+number of hosts."""
 
-Row = tuple[int, int, str, str]
-"""Of a page: site, sitemap, url, entry (JSON)."""
+
+class NewPage(NamedTuple):
+    """A page that is to be added."""
+
+    site: int
+    """The number of its :class:`Site`."""
+    sitemap: int
+    """The number of the sitemap that lists it."""
+    url: str
+    entry: str
+    """What the sitemap says about it, as JSON."""
 
 
 class Page(NamedTuple):
+    """A page that waits, as it was read from the file."""
+
     id: int
     sitemap: int
     url: str
-    entry: str  # JSON
+    entry: str
+    """What the sitemap says about it, as JSON."""
     sitemap_url: str
-    chain: str  # see SitemapRow, with a space between two URLs
+    chain: str
+    """As in :class:`SitemapRow`, with a space between two URLs."""
 
     @property
-    def line(self) -> tuple[str, ...]:
-        """See :attr:`SitemapRow.line`."""
+    def lineage(self) -> tuple[str, ...]:
+        """See :attr:`SitemapRow.lineage`."""
         return (*self.chain.split(), self.sitemap_url)
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What its sitemap says about it."""
+    def listing(self) -> dict[str, Any]:
+        """What its sitemap says about it, as users get it in
+        ``request.meta["rep_sitemap"]``."""
         entry = json.loads(self.entry)
         return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
@@ -104,76 +130,119 @@ class Found(IntEnum):
     @classmethod
     def of(cls, number: object) -> Found:
         """Return what *number*, which others may have written, means."""
-        return next((found for found in cls if found == number), cls.LISTED)
+        for member in cls:
+            if member == number:
+                return member
+        return cls.LISTED
 
 
 class SitemapRow(NamedTuple):
+    """A sitemap, as the file has it."""
+
     id: int
     url: str
-    host: str  # the origin that it is fetched from
-    origin: str  # the origin whose robots.txt led to it
-    chain: tuple[str, ...]  # the indexes that led to it; the robots.txt lists the first
+    host: str
+    """The origin that it is fetched from."""
+    origin: str
+    """The origin whose robots.txt led to it."""
+    chain: tuple[str, ...]
+    """The URLs of the indexes that led to it. The robots.txt lists the first of
+    them."""
     found: Found
 
     @property
-    def line(self) -> tuple[str, ...]:
-        """The URLs of its indexes and its own: a host must list one for its entries to count."""
+    def lineage(self) -> tuple[str, ...]:
+        """The URLs of its indexes and its own. Another host must list one of these in
+        its robots.txt, so that entries on that host count."""
         return (*self.chain, self.url)
+
+
+class OriginCounts(NamedTuple):
+    """What sitemaps of one origin have brought in all runs."""
+
+    files: int
+    """Sitemaps to which the origin has led."""
+    urls: int
+    """Pages that these list."""
+
+
+class AddedSitemaps(NamedTuple):
+    """What became of sitemaps that were to be added. Known ones are in neither list."""
+
+    new: list[str]
+    """URLs of those that were added."""
+    beyond_limit: list[str]
+    """URLs of those that were not: their origin may bring no more."""
 
 
 @dataclass(slots=True)
 class Site:
-    """The pages of one origin, named by the sitemaps of one origin, that wait."""
+    """The pages that wait of one origin, as far as they are from the sitemaps of one
+    origin, the source. Pages of an origin that two sources name are two sites."""
 
     id: int
+    """Its number, which the rows of its pages have."""
     origin: str
+    """The origin of the pages."""
     named_by: str
-    """The origin whose sitemaps they are from: the same, or another one."""
+    """The source: the same origin, or another one."""
     proven: bool
-    """Whether they may be requested. Otherwise *origin* has yet to prove that it lists the sitemaps."""
-    position: int  # the last row taken in this run
-    sent: int  # the last row that went to the scheduler before, and may do so again
+    """Whether the pages may be requested. Otherwise *origin* has yet to prove that it
+    lists the sitemaps."""
+    position: int
+    """The row of the last page that was taken in this run."""
+    sent: int
+    """Pages with rows up to this one may have gone to the scheduler before, in an
+    earlier run, say."""
     waiting: int = 0
+    """How many of its pages wait."""
     asked_at: float | None = None
-    """When *origin* was first asked for its proof, in seconds of the monotonic clock."""
+    """When *origin* was first asked for its proof, in seconds of the monotonic
+    clock."""
 
 
 def count_down(counts: Counter[T], key: T) -> None:
-    """Count one less of *key*, which goes with the last one."""
+    """Count one less of *key*, and remove it from *counts* with the last one."""
     counts[key] -= 1
     if counts[key] <= 0:
         del counts[key]
 
 
 class Sources:
-    """Sites with pages that wait, by the origins that name them. These take turns, so that one that
-    names 50,000 others has one turn of them all."""
+    """Sites with pages that wait, by their source: the origin whose sitemaps name them.
+    Sources take turns, and all sites that one source names share its turns, even if
+    they are 50,000."""
 
     def __init__(self) -> None:
+        # By source, and then by their numbers. In both, the next one whose turn it is
+        # comes first.
         self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
         self.sites = 0
         """How many sites there are."""
         self.waiting: Counter[str] = Counter()
-        """How many pages wait, by the origin that names them."""
+        """How many pages wait, by their source."""
 
     def __len__(self) -> int:
+        """How many sources there are."""
         return len(self._sites)
 
     def add(self, site: Site) -> None:
         sites = self._sites.setdefault(site.named_by, OrderedDict())
-        self.sites += site.id not in sites
+        if site.id not in sites:
+            self.sites += 1
         sites[site.id] = site
 
     def remove(self, site: Site) -> None:
-        sites = self._sites.get(site.named_by, OrderedDict())
-        if site.id in sites:
-            del sites[site.id]
-            self.sites -= 1
+        sites = self._sites.get(site.named_by)
+        if sites is None or site.id not in sites:
+            return
+        del sites[site.id]
+        self.sites -= 1
         if not sites:
-            self._sites.pop(site.named_by, None)
+            del self._sites[site.named_by]
 
     def next_source(self) -> str:
-        """Return the origin whose turn it is."""
+        """Return the source whose turn it is, and move it behind the others."""
         source = next(iter(self._sites))
         self._sites.move_to_end(source)
         return source
@@ -183,7 +252,7 @@ class Sources:
         return self._sites[source]
 
     def count(self, site: Site, pages: int) -> None:
-        """Note that more *pages* of *site* wait, or fewer."""
+        """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
         site.waiting += pages
         self.waiting[site.named_by] += pages
         if self.waiting[site.named_by] <= 0:
@@ -191,6 +260,8 @@ class Sources:
 
 
 class _Recovered(NamedTuple):
+    """What an earlier run has left."""
+
     sites: list[Site]
     """Those with pages that wait."""
     started_at: float
@@ -200,38 +271,58 @@ class _Recovered(NamedTuple):
 
 
 def _recover(db: sqlite3.Connection) -> _Recovered:
+    """Read what an earlier run has left in the file, and prepare the file for this
+    run."""
     # Ask again for what an earlier run has asked for and not read, or in vain.
     db.execute(
         "UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED)
     )
-    sites = db.execute(
-        "SELECT site, origin, named_by, proven, 0, cursor, count(*) "
+    rows = db.execute(
+        "SELECT site, origin, named_by, proven, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
     )
-    waiting_sites = [
-        Site(number, origin, named_by, bool(proven), position, sent, waiting)
-        for number, origin, named_by, proven, position, sent, waiting in sites
-    ]
+    sites = []
+    for number, origin, named_by, is_proven, cursor, pages in rows:
+        site = Site(
+            number,
+            origin,
+            named_by,
+            bool(is_proven),
+            # Pages up to the cursor were not done, so they are taken again.
+            position=0,
+            sent=cursor,
+            waiting=pages,
+        )
+        sites.append(site)
+    done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
+    has_done = done.fetchone() is not None
+    return _Recovered(sites, _started_at(db), has_done)
+
+
+def _started_at(db: sqlite3.Connection) -> float:
+    """Return when the first run with this file began; that is now, if the file doesn't
+    say."""
     now = time.time()
     db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
     [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
     # Others may have written anything, and a clock may have been set back.
-    is_sound = isinstance(started_at, float) and 0 < started_at <= now
-    done = db.execute(
-        "SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,)
-    ).fetchone()
-    return _Recovered(waiting_sites, started_at if is_sound else now, done is not None)
+    if isinstance(started_at, float) and 0 < started_at <= now:
+        return started_at
+    return now
 
 
 class Spool:
-    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't be used;
-    what is written is kept in memory then."""
+    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't
+    be used; what is written is kept in memory then."""
 
     def __init__(
         self, directory: str | None, seconds: float, spider: Spider | None
     ) -> None:
-        """*directory*: JOBDIR, or None. *seconds*: how long users wait for a failing file."""
+        """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file
+        that fails."""
         path = Path(directory, FILE_NAME) if directory else None
+        # Writes rows, or replaces those with the same first column. What can't be
+        # written is kept in memory meanwhile. See storages/journal.py.
         self._journal = Journal(
             path,
             _SCHEMA,
@@ -241,53 +332,61 @@ class Spool:
             "and reads the sitemaps again",
             gauge="rep/down/sitemaps",
         )
+        # Returns rows for a query; raises sqlite3.Error while the file lacks what is
+        # only in memory.
         self._read = self._journal.read_latest
         self._seconds = seconds
         self.durable = directory is not None
+        """Whether the file outlives the process."""
         self.opened = False
+        """Whether the file has been opened and read."""
         self.over = False
-        """Whether seeding has ended for this run: the crawl has, or the file is damaged or has failed for
-        too long."""
+        """Whether seeding has ended for this run: the crawl has, or the file is damaged
+        or has failed for too long."""
         self.ending = False
-        """Whether the crawl is closing: nothing more is requested, and nobody waits for the file. Under a
-        JOBDIR, sitemaps that are on their way are still read."""
+        """Whether the crawl is closing: nothing more is requested, and nobody waits for
+        the file. Under a JOBDIR, sitemaps that are on their way are still read."""
         self._listeners: list[Callable[[], None]] = []
         self.proven = Sources()
-        """Those whose pages wait for room in the scheduler."""
+        """Sites whose pages wait for room in the scheduler."""
         self.unproven = Sources()
-        """Those whose pages wait for their origin's robots.txt."""
-        self._sites: dict[int, Site] = {}  # all of these, by number
-        self.waiting = 0  # how many pages wait
+        """Sites whose pages wait for their origin's robots.txt."""
+        # All sites of both, by number.
+        self._sites: dict[int, Site] = {}
+        self.waiting = 0
+        """How many pages wait, of all sites."""
         self.started_at: float | None = None
-        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first run. None until the
-        file is open."""
+        """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
+        run. None until the file is open."""
         self.had_done = False
         """Whether an earlier run is done with some sitemaps: they aren't read again."""
 
-    async def look(self) -> bool:
-        """Open the file if it isn't open, and return whether that worked; else write what couldn't
-        be written so far. Called every second."""
-        found = None
+    async def open_or_flush(self) -> bool:
+        """Open the file if it isn't open, and return whether that worked; else write
+        what couldn't be written so far, and return False. Called every second."""
+        recovered = None
         if self.opened:
             await self._journal.flush()
         elif not self.over:
-            found = await run_in_thread(self._journal.open, _recover)
+            recovered = await run_in_thread(self._journal.open, _recover)
         self._end_if_hopeless()
-        if found is None:
+        if recovered is None:
             return False
         self.opened = True
-        self.started_at, self.had_done = found.started_at, found.has_done
-        for site in found.sites:
-            pages, site.waiting = site.waiting, 0
-            self._wait(site, pages)
+        self.started_at = recovered.started_at
+        self.had_done = recovered.has_done
+        for site in recovered.sites:
+            pages = site.waiting
+            site.waiting = 0  # they are counted now
+            self._add_waiting(site, pages)
         return True
 
     def end(self) -> None:
-        """Seeding has ended for this run."""
+        """Note that seeding has ended for this run."""
         self.over = True
 
     def begin_ending(self) -> None:
-        """The crawl is closing: request nothing more."""
+        """Note that the crawl is closing: nothing more is requested."""
         self.ending = True
 
     def notify(self, listener: Callable[[], None]) -> None:
@@ -295,17 +394,25 @@ class Spool:
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """There may be something new to schedule."""
+        """Tell listeners that there may be something new to schedule, or room for
+        it."""
         for listener in self._listeners:
             listener()
 
     def _end_if_hopeless(self) -> None:
-        since = self._journal.failing_since
-        hopeless = since is not None and time.monotonic() - since >= self._seconds
-        self.over = self.over or self._journal.damaged or hopeless
+        """End seeding for this run if the file is damaged, or has failed for too
+        long."""
+        if self._journal.damaged:
+            self.over = True
+        failing_since = self._journal.failing_since
+        if failing_since is not None:
+            seconds = time.monotonic() - failing_since
+            if seconds >= self._seconds:
+                self.over = True
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do *step* once the file can be used; ``sqlite3.Error`` if seeding ends first."""
+        """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the
+        file can't be used. Raise that error if seeding ends first."""
         while True:
             try:
                 return step(*args, **kwargs)
@@ -316,7 +423,8 @@ class Spool:
             await pause(RETRY_SECONDS)
 
     def is_kept(self) -> bool:
-        """Whether the next run gets what waits, and what was requested and isn't done."""
+        """Whether the next run gets what waits, and what was requested and isn't
+        done."""
         return self.durable and not self.over
 
     def waiting_of(self, origin: str) -> int:
@@ -332,69 +440,86 @@ class Spool:
     def add_sitemaps(
         self,
         origin: str,
-        found: Mapping[str, str],
+        hosts: Mapping[str, str],
         chain: tuple[str, ...] = (),
         *,
         how: Found = Found.LISTED,
-        most: int | None = None,
-    ) -> tuple[list[str], list[str]]:
-        """Add the sitemaps that *origin* has led to. Return the URLs that are new, and those that
-        would be, but are beyond the limit. *found*: the origin that each is fetched from, by its
-        URL. *how* they were found. *most*: how many *origin* may bring in all."""
-        query = f"SELECT url FROM sitemaps WHERE url IN ({', '.join('?' * len(found))})"  # noqa: S608
-        known = {url for (url,) in self._read(query, *found)}
-        unknown = [url for url in found if url not in known]
-        files, urls = self.counts(origin)
-        new = unknown if most is None else unknown[: max(0, most - files)]
+        limit: int | None = None,
+    ) -> AddedSitemaps:
+        """Add the sitemaps that *origin* has led to, unless they are known.
+
+        :param hosts: the origin that each is fetched from, by its URL
+        :param chain: the indexes that list them, see :class:`SitemapRow`
+        :param how: how they were found
+        :param limit: how many *origin* may bring in all; None: any number
+        """
+        placeholders = ", ".join("?" for _ in hosts)
+        query = f"SELECT url FROM sitemaps WHERE url IN ({placeholders})"  # noqa: S608 (ours)
+        known_urls = {url for (url,) in self._read(query, *hosts)}
+        unknown = [url for url in hosts if url not in known_urls]
+        counts = self.counts(origin)
+        room = len(unknown)
+        if limit is not None:
+            room = max(0, limit - counts.files)
+        new = unknown[:room]
+        # In one transaction, so that the count agrees with the rows.
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
-                self.mark(
-                    SitemapRow(number, url, found[url], origin, chain, how), WAITING
-                )
+                sitemap = SitemapRow(number, url, hosts[url], origin, chain, how)
+                self.mark(sitemap, WAITING)
             if new:
-                self._journal.put("origins", (origin, files + len(new), urls))
+                files = counts.files + len(new)
+                self._journal.put("origins", (origin, files, counts.urls))
         self.wake()
-        return new, unknown[len(new) :]
+        return AddedSitemaps(new, beyond_limit=unknown[room:])
 
     def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host* of those to which *origin* has led, and mark it
-        as asked for."""
-        sitemap = self._first(
-            "origin = ? AND host = ? AND state = 0 ORDER BY id", origin, host
-        )
+        """Return the next sitemap to fetch from *host* of those to which *origin* has
+        led, and mark it as asked for."""
+        condition = "origin = ? AND host = ? AND state = 0 ORDER BY id"
+        sitemap = self._first_sitemap(condition, origin, host)
         if sitemap is not None:
             self.mark(sitemap, ASKED)
         return sitemap
 
     def sitemap(self, url: str) -> SitemapRow | None:
         """Return a sitemap; None if it is unknown, or over for this run."""
-        return self._first(f"url = ? AND state < {DONE}", url)
+        return self._first_sitemap(f"url = ? AND state < {DONE}", url)
 
     def mark(self, sitemap: SitemapRow, state: int) -> None:
-        number, url, host, origin, chain, found = sitemap
-        row = number, url, host, origin, " ".join(chain), int(found), state
+        """Write a sitemap with its *state*."""
+        row = (
+            sitemap.id,
+            sitemap.url,
+            sitemap.host,
+            sitemap.origin,
+            " ".join(sitemap.chain),
+            int(sitemap.found),
+            state,
+        )
         self._journal.put("sitemaps", row)
 
-    def _first(self, condition: str, *values: object) -> SitemapRow | None:
+    def _first_sitemap(self, condition: str, *values: object) -> SitemapRow | None:
+        """Return the first sitemap for which an SQL *condition* holds, whose parameters
+        are *values*."""
         columns = ", ".join(SitemapRow._fields)
         query = f"SELECT {columns} FROM sitemaps WHERE {condition} LIMIT 1"  # noqa: S608 (ours)
-        for number, url, host, origin, chain, found in self._read(query, *values):
-            return SitemapRow(
-                number, url, host, origin, tuple(chain.split()), Found.of(found)
-            )
-        return None
+        rows = self._read(query, *values)
+        if not rows:
+            return None
+        number, url, host, origin, chain, how = rows[0]
+        indexes = tuple(chain.split())
+        return SitemapRow(number, url, host, origin, indexes, Found.of(how))
 
     def is_waiting(self, url: str) -> bool:
         """Whether a sitemap waits to be requested."""
-        return bool(
-            self._read(
-                "SELECT 1 FROM sitemaps WHERE url = ? AND state = ?", url, WAITING
-            )
-        )
+        query = "SELECT 1 FROM sitemaps WHERE url = ? AND state = ?"
+        return bool(self._read(query, url, WAITING))
 
     def unread(self) -> int:
-        """Return how many sitemaps wait to be requested, or are on their way; 0 if that can't be read."""
+        """Return how many sitemaps wait to be requested, or are on their way; 0 if that
+        can't be read."""
         with suppress(sqlite3.Error):
             query = "SELECT count(*) FROM sitemaps WHERE state IN (?, ?)"
             return int(self._read(query, WAITING, ASKED)[0][0])
@@ -407,83 +532,111 @@ class Spool:
         return origin
 
     def next_host(self, origin: str, after: str) -> str | None:
-        """Return the first host after *after* with sitemaps that wait to which *origin* has led."""
+        """Return the first host after *after* with sitemaps that wait to which *origin*
+        has led."""
         query = (
             "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
         )
         host: str | None = self._read(query, origin, after)[0][0]
         return host
 
-    def counts(self, origin: str) -> tuple[int, int]:
-        found = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
-        return (found[0][0], found[0][1]) if found else (0, 0)
+    def counts(self, origin: str) -> OriginCounts:
+        """Return what sitemaps of *origin* have brought so far."""
+        rows = self._read("SELECT files, urls FROM origins WHERE origin = ?", origin)
+        if not rows:
+            return OriginCounts(0, 0)
+        return OriginCounts(*rows[0])
 
     # Pages
 
     def site(
-        self, origin: str, named_by: str, *, proven: bool = False, known: bool = False
+        self,
+        origin: str,
+        named_by: str,
+        *,
+        proven: bool = False,
+        has_robots: bool = False,
     ) -> int | None:
-        """Return the number of a site; None if *named_by* has named too many others already that need
-        a proof, unless its robots.txt is *known*."""
+        """Return the number of a site, which is added if it is new. See :class:`Site`
+        for the parameters.
+
+        None if *named_by* has named too many other origins already that need a proof.
+        One of which the crawl *has_robots* is added nevertheless: the proof needs no
+        request.
+        """
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
-        if found := self._read(query, named_by, origin, proven):
-            return int(found[0][0])
-        if not proven and not known:
+        known_numbers = self._read(query, named_by, origin, proven)
+        if known_numbers:
+            return int(known_numbers[0][0])
+        if not proven and not has_robots:
             query = "SELECT count(*) FROM sites WHERE named_by = ? AND NOT proven"
-            [[named]] = self._read(query, named_by)
-            if named >= MAX_HOSTS:
+            [[unproven_sites]] = self._read(query, named_by)
+            if unproven_sites >= MAX_HOSTS:
                 return None
         number = self._journal.new_id("sites")
-        self._journal.put("sites", (number, origin, named_by, int(proven), 0))
+        cursor = 0
+        self._journal.put("sites", (number, origin, named_by, int(proven), cursor))
         return number
 
-    def _with_pages(self, number: int) -> Site:
-        if site := self._sites.get(number):
+    def _site_by_number(self, number: int) -> Site:
+        """Return a site, from the file if none of its pages wait."""
+        site = self._sites.get(number)
+        if site is not None:
             return site
-        query = "SELECT id, origin, named_by, proven, cursor, cursor FROM sites WHERE id = ?"
-        [[number, origin, named_by, proven, position, sent]] = self._read(query, number)
-        return Site(number, origin, named_by, bool(proven), position, sent)
-
-    def add_pages(self, origin: str, rows: list[Row]) -> None:
-        """Add pages from sitemaps of *origin*."""
-        files, urls = self.counts(origin)
-        with self._journal.together():
-            self._add(rows)
-            if files:
-                self._journal.put("origins", (origin, files, urls + len(rows)))
-
-    def _add(self, rows: list[Row]) -> None:
-        sites = [
-            self._with_pages(number) for number in dict.fromkeys(row[0] for row in rows)
-        ]
-        self._journal.put(
-            "pages", *((self._journal.new_id("pages"), *row) for row in rows)
+        query = "SELECT origin, named_by, proven, cursor FROM sites WHERE id = ?"
+        [[origin, named_by, is_proven, cursor]] = self._read(query, number)
+        return Site(
+            number,
+            origin,
+            named_by,
+            bool(is_proven),
+            position=cursor,
+            sent=cursor,
         )
-        counts = Counter(row[0] for row in rows)
+
+    def add_pages(self, origin: str, pages: list[NewPage]) -> None:
+        """Add pages from sitemaps of *origin*."""
+        counts = self.counts(origin)
+        with self._journal.together():
+            self._add_pages(pages)
+            if counts.files:
+                urls = counts.urls + len(pages)
+                self._journal.put("origins", (origin, counts.files, urls))
+
+    def _add_pages(self, pages: list[NewPage]) -> None:
+        """Write *pages* into the file, and count them as waiting."""
+        pages_by_site = Counter(page.site for page in pages)
+        # Read before anything is written: if the file fails, nothing has been added.
+        sites = [self._site_by_number(number) for number in pages_by_site]
+        rows = [(self._journal.new_id("pages"), *page) for page in pages]
+        self._journal.put("pages", *rows)
         for site in sites:
-            self._wait(site, counts[site.id])
+            self._add_waiting(site, pages_by_site[site.id])
         self.wake()
 
-    def _wait(self, site: Site, pages: int) -> None:
-        """Note that more *pages* of *site* wait."""
+    def _add_waiting(self, site: Site, pages: int) -> None:
+        """Note that so many more *pages* of *site* wait, which may be the first
+        ones."""
         self._sites[site.id] = site
-        self._of(site).add(site)
-        self._count(site, pages)
+        self._sources_of(site).add(site)
+        self._count_waiting(site, pages)
 
-    def _count(self, site: Site, pages: int) -> None:
-        """Note that more *pages* of *site* wait, or fewer."""
+    def _count_waiting(self, site: Site, pages: int) -> None:
+        """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
         self.waiting += pages
-        self._of(site).count(site, pages)
+        sources = self._sources_of(site)
+        sources.count(site, pages)
         if site.waiting <= 0:
-            self._of(site).remove(site)
+            sources.remove(site)
             self._sites.pop(site.id, None)
 
-    def _of(self, site: Site) -> Sources:
+    def _sources_of(self, site: Site) -> Sources:
+        """Return the sources among which *site* is."""
         return self.proven if site.proven else self.unproven
 
-    def first_of(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site."""
-        pages = self._read(
+    def next_pages(self, site: Site, limit: int) -> list[Page]:
+        """Return the next pages of a site, without taking them."""
+        rows = self._read(
             "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
             "WHERE site = ? AND pages.id > ? ORDER BY pages.id LIMIT ?",
@@ -491,36 +644,48 @@ class Spool:
             site.position,
             limit,
         )
-        if not pages:  # somebody has tampered with the file
-            self._count(site, -site.waiting)
-        return [Page(*page) for page in pages]
+        if not rows:  # somebody has tampered with the file: no page of the site waits
+            self._count_waiting(site, -site.waiting)
+        return [Page(*row) for row in rows]
 
     def take(self, site: Site, limit: int) -> Iterator[Page]:
-        """Yield the next pages of a site. Each counts as in the scheduler when the next one is asked
-        for; before that, it comes again."""
-        pages = self.first_of(site, limit)
+        """Yield the next pages of a site, and write its new cursor. A page counts as
+        taken once the next one is asked for: if the caller raises an exception, it will
+        come again."""
+        pages = self.next_pages(site, limit)
         if pages and pages[-1].id > site.sent:
-            row = site.id, site.origin, site.named_by, int(site.proven), pages[-1].id
+            cursor = pages[-1].id
+            row = (site.id, site.origin, site.named_by, int(site.proven), cursor)
             self._journal.put("sites", row)
         for page in pages:
             yield page
             site.position = page.id
-            self._count(site, -1)
+            self._count_waiting(site, -1)
 
-    def forget(self, pages: Iterable[int]) -> None:
-        self._journal.delete("pages", *pages)
+    def forget(self, rows: Iterable[int]) -> None:
+        """Delete the *rows* of pages with which the crawl is done."""
+        self._journal.delete("pages", *rows)
 
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
-        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others are rejected."""
-        near = self.site(site.origin, site.named_by, proven=True) or 0
+        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others
+        are rejected."""
+        # Accepted pages move to the site of the same origin and source that is proven.
+        proven_site = self.site(site.origin, site.named_by, proven=True) or 0
+        new_pages = []
+        for page in accepted:
+            moved = NewPage(proven_site, page.sitemap, page.url, page.entry)
+            new_pages.append(moved)
+        rows = [page.id for page in pages]
         with self._journal.together():
-            self._add([(near, page.sitemap, page.url, page.entry) for page in accepted])
-            self._journal.delete("pages", *(page.id for page in pages))
-        self._count(site, -len(pages))
+            self._add_pages(new_pages)
+            self._journal.delete("pages", *rows)
+        self._count_waiting(site, -len(pages))
 
 
 @dataclass(frozen=True, slots=True)
 class SeedingContext:
+    """What the parts of seeding need of each other."""
+
     crawl: CrawlContext
     origins: Origins
     discovery: Discovery

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, PURPOSES
+from scrapy_rep.inspection.crawlers import AS_OF, CRAWLER_PURPOSES, KNOWN
 from scrapy_rep.protocol.syntax import leading_token
 from tests.docs.examples import section
 from tests.helpers.docs import page
@@ -99,9 +99,9 @@ def test_the_list_names_documented_crawlers_once() -> None:
     assert len({*names}) == len(names) > 25
     for one in KNOWN:
         assert all(token == leading_token(token) for token in one.chain)
-        assert one.purpose in PURPOSES
+        assert one.purpose in CRAWLER_PURPOSES
         assert urlsplit(one.page).scheme == "https"
-    purposes = [PURPOSES.index(one.purpose) for one in KNOWN]
+    purposes = [CRAWLER_PURPOSES.index(one.purpose) for one in KNOWN]
     assert purposes == sorted(purposes), "those of a purpose stand together"
 
 

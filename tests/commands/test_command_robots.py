@@ -212,7 +212,7 @@ async def test_many_urls_of_many_sites_from_standard_input(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In their order; each robots.txt once, though only some sites are asked ahead of time."""
-    monkeypatch.setattr("scrapy_rep.commands.crawl._AHEAD", 4)
+    monkeypatch.setattr("scrapy_rep.commands.crawl._ORIGINS_AHEAD", 4)
     at_last = once(lambda: few[3].requests, RULES)
     few = [sites.add(robots=robots) for robots in (at_last, *[RULES] * 11)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
@@ -690,7 +690,7 @@ def test_other_commands_load_next_to_nothing(project: Path) -> None:
 async def test_it_is_said_what_is_waited_for(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scrapy_rep.commands.crawl._SILENT", 0.1)
+    monkeypatch.setattr("scrapy_rep.commands.crawl._SILENT_SECONDS", 0.1)
     urls = [sites.add(robots=one).url("/") for one in (after(0.5, RULES), RULES)]
     done = await robots_crawls(tmp_path, *urls)
     assert done.errors == [f"scrapy robots: waiting for {urls[0]}robots.txt"]

@@ -147,7 +147,7 @@ async def test_urls_of_other_hosts_are_under_their_own_rules(
     ]
     here.set("/s.xml", urlset(listed))
     for limit, asked in ((2, 0), (100, 1)):
-        monkeypatch.setattr("scrapy_rep.commands.pages._MAX_ORIGINS", limit)
+        monkeypatch.setattr("scrapy_rep.commands.pages._MAX_CONTACTED_ORIGINS", limit)
         www.requests.clear()
         done = await robots_crawls(tmp_path, "--sitemaps", here.url("/"), "--json")
         assert done.status == 3

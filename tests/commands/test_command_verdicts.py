@@ -20,10 +20,10 @@ from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.settings import Settings
 
-from scrapy_rep.commands.output import CommandError, Ending, Output, Status, wrapped
+from scrapy_rep.commands.output import CommandError, Ending, ExitStatus, Output, wrapped
 from scrapy_rep.commands.robots import RobotsCommand
-from scrapy_rep.commands.task import question
-from scrapy_rep.origins.agents import USUAL, origin_of, path_in
+from scrapy_rep.commands.task import question_about
+from scrapy_rep.origins.agents import USUAL_URL, origin_of, path_in
 from scrapy_rep.protocol.matching import comparable
 from tests.helpers.robots_command import Stream, assert_wrong_usage, robots_here
 from tests.helpers.scrapy_process import Done
@@ -116,13 +116,13 @@ def test_a_url_is_compared_as_a_crawl_compares_it(folder: Path) -> None:
 def test_what_is_compared_is_what_a_request_comes_to(url: str) -> None:
     """The command reads URLs without Scrapy."""
     try:
-        asked = question(url)
+        asked = question_about(url)
     except CommandError:
         return
     request = Request(url)
     assert asked.origin == origin_of(request)
     assert asked.path == comparable(path_in(request))
-    if usual := USUAL.match(request.url):  # as nearly all are
+    if usual := USUAL_URL.match(request.url):  # as nearly all are
         assert asked.path == comparable(usual[2])
     assert dict(asked.steps)["requested"] == request.url
 
@@ -291,6 +291,6 @@ def test_on_windows_a_pipe_without_a_reader_may_be_an_invalid_argument(
     with pytest.raises(Ending) as raised:
         Output().flush()
     monkeypatch.undo()
-    elsewhere = f"standard output: {os.strerror(number)}", Status.USAGE
-    expected = ("", Status.GOOD) if gone else elsewhere
+    elsewhere = f"standard output: {os.strerror(number)}", ExitStatus.USAGE
+    expected = ("", ExitStatus.GOOD) if gone else elsewhere
     assert (str(raised.value), raised.value.status) == expected

@@ -16,8 +16,8 @@ from scrapy.exceptions import IgnoreRequest, ResponseDataLossError
 from scrapy.http import Response
 
 from scrapy_rep.origins.answer import READ_BYTES, Transfer, answer_of
-from scrapy_rep.origins.cache import LARGE
-from scrapy_rep.origins.fetcher import received
+from scrapy_rep.origins.cache import LARGE_BYTES
+from scrapy_rep.origins.fetcher import keep_what_counts
 from scrapy_rep.protocol import RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, outcome_of
 from scrapy_rep.protocol.syntax import MAX_BYTES, MAX_LINE, cut, normalise
@@ -83,7 +83,7 @@ def compression() -> HttpCompressionMiddleware:
 def fetched(data: bytes, encodings: list[str], cut_off: bool = False) -> bytes:
     url, transfer = "http://a.example/robots.txt", Transfer(cut=cut_off)
     response = Response(url, headers={"Content-Encoding": encodings}, body=data)
-    response = received(response, transfer)
+    response = keep_what_counts(response, transfer)
     try:
         response = compression().process_response(Request(url), response)  # type: ignore[assignment]
     except Exception as error:
@@ -135,7 +135,7 @@ def test_questions_to_files_of_any_kind(
     body: bytes, url: str, agent: str | list[str]
 ) -> None:
     robots = RobotsTxt.parse(body)
-    if len(body) <= LARGE:
+    if len(body) <= LARGE_BYTES:
         in_a_slice(lambda: robots.rules(agent))
     else:
         robots.rules(agent)  # in a crawl: in a thread

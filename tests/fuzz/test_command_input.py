@@ -15,7 +15,7 @@ from scrapy import Spider
 from scrapy.crawler import Crawler
 
 from scrapy_rep.commands.crawl import CrawlTask
-from scrapy_rep.commands.output import CommandError, Status
+from scrapy_rep.commands.output import CommandError, ExitStatus
 from scrapy_rep.commands.task import Job
 from scrapy_rep.inspection.explanation import Facts, RobotsFile
 from scrapy_rep.origins.agents import Agents
@@ -101,7 +101,7 @@ class Answers:
     async def now(self, origin: Origin) -> RobotsFile:
         if self._robots.outcome is Outcome.UNREACHABLE:
             raise CommandError(
-                f"unreachable: {self._robots.facts.error}", Status.UNREACHABLE
+                f"unreachable: {self._robots.facts.error}", ExitStatus.UNREACHABLE
             )
         facts = replace(self._robots.facts, file=origin.robots_url)
         return replace(self._robots, facts=facts)
@@ -149,7 +149,7 @@ def test_input_of_any_kind(
 
     def run(task: CrawlTask, job: Job) -> None:
         if "--sitemaps" in arguments:
-            raise CommandError(error, Status.UNREACHABLE)
+            raise CommandError(error, ExitStatus.UNREACHABLE)
         lookup: Any = Answers(task.settings, RobotsFile(outcome, body, facts))
         try:
             job(lookup).__await__().send(None)

@@ -288,7 +288,7 @@ class QueueMachine(RuleBasedStateMachine):
             stays = queue.callers or queue.waiting or queue.held
             is_asked = queue.fetch is not None or queue.landing
             wakes_up = has_wakeup(self.flights, origin)
-            status, _ = self.origins.cache.known(origin)
+            status, _ = self.origins.cache.status_of(origin)
             due = steps(status, queue, self.flights.clock(), self.flights.limits)
             assert wakes_up or not due, "the alarm is not what the queue needs"
             if stays:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scrapy import Request
 
 from scrapy_rep.protocol import Origin, RobotsTxt
-from scrapy_rep.protocol.entries import MAX_TEXT
+from scrapy_rep.protocol.entries import MAX_ELEMENT_TEXT
 from scrapy_rep.protocol.sitemaps import SitemapReader
 from scrapy_rep.seeding.discovery import listed_sitemaps
 from scrapy_rep.text import Encoder
@@ -87,7 +87,7 @@ def test_a_sitemap_has_entries_and_a_kind_or_a_problem(data: bytes, most: int) -
         for name, value in entry.items():
             values = [*value, *value.values()] if isinstance(value, dict) else value
             for text in [name, value] if isinstance(value, str) else [name, *values]:
-                assert len(text) <= MAX_TEXT
+                assert len(text) <= MAX_ELEMENT_TEXT
                 text.encode()
 
 

@@ -16,7 +16,7 @@ from scrapy_rep.preferences.lint import usage_findings
 from scrapy_rep.preferences.statements import (
     MAX_LICENSES,
     MAX_LINES,
-    MAX_TEXT,
+    MAX_STATEMENT_TEXT,
     TdmFile,
     link_licenses,
 )
@@ -74,7 +74,7 @@ USE = {"bad-usage", "bad-signal", "bad-license", "unknown-use", "signal-before-g
 def check(statements: list[Statement]) -> None:
     for one in statements:
         assert one.line is None or one.line > 0
-        assert len(one.text) <= MAX_TEXT
+        assert len(one.text) <= MAX_STATEMENT_TEXT
         assert {*one.says} <= {*PURPOSES}
         assert {*one.says.values()} <= {"y", "n"}
     json.dumps(Usage(tuple(statements)).as_dict())

@@ -62,7 +62,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
     flights, gate = middleware.origins.flights, middleware._gate
     return [
         (gate, "next_request"),
-        (gate, "has_pending_requests"),
+        (gate, "look_for_pending_requests"),
         (flights._alarm, "_ring"),
         (flights, "_take_off"),
         (flights, "_came_down"),

@@ -89,7 +89,7 @@ def lists_two(site: Site) -> Site:
 
 def in_the_scheduler(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Of one origin's listed pages, *most* are in the scheduler at a time; the others wait in the spool."""
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._ALONE", most)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_PAGES_OF_A_SITE", most)
 
 
 async def seeded(

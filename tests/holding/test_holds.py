@@ -131,7 +131,7 @@ def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
     table.disk = hold = opened(path)
     queue = queue_with()
     queue.held = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
-    assert list(table.take_mortal(queue)) == []
+    assert list(table.take_unsaved(queue)) == []
     queue.let_leave(None, 1.0)
     assert (len(queue.leaving_held), queue.held) == (3, [])
     hold.close()

@@ -41,7 +41,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     # So that most pages wait in the spool.
     in_the_scheduler(monkeypatch, 20)
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._EACH", 5)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._GUARANTEED_PAGES", 5)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ async def test_damaged_between_two_runs(
     record = when_held(COUNT, lambda: record.close())
     with monkeypatch.context() as patch:
         patch.setattr(
-            "scrapy_rep.seeding.seeding._BATCH", 0
+            "scrapy_rep.seeding.seeding._PAGES_AT_A_TIME", 0
         )  # all pages wait in the file
         await run([start, *urls(silent, COUNT)], tmp_path, record, **more)
     for name in (HELD, LISTED):

@@ -312,7 +312,7 @@ async def test_what_is_forgotten_seeds_once_all_the_same(
 ) -> None:
     """The spool knows what it has. An origin that answers after it was forgotten seeds as well."""
     remember(monkeypatch, 1)
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._PREFIXES", 1)
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_VISITED_PREFIXES", 1)
     many = [sites.add() for _ in range(10)]
     for number, site in enumerate(many):
         file = listing(site.url("/map.xml"))

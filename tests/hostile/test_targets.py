@@ -139,7 +139,7 @@ async def test_names_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
             [await targets.refuses(one, INSIDE_TEST) for one in (LITERAL, SHOP)]
         )
         assert not await targets.refuses(LITERAL, LITERAL)
-    assert not targets.may_connect("unknown.test", "10.0.0.1"), "by then it is known"
+    assert not targets.check_address("unknown.test", "10.0.0.1"), "by then it is known"
     assert await targets.refuses(UNKNOWN, SHOP)
     targets.unwatch()
     everything = Targets(get_crawler(), private_hosts=True)
@@ -165,7 +165,7 @@ async def test_who_has_a_public_address_is_no_intranet(
     # An owner of a name can say that it is inside. It was not when it answered.
     looked_up["shop.test"] = ["127.0.0.1"]
     targets = fresh()
-    assert targets.may_connect("shop.test", "8.8.8.8")
+    assert targets.check_address("shop.test", "8.8.8.8")
     assert await targets.refuses(LITERAL, SHOP)
 
 
@@ -174,17 +174,17 @@ async def test_hosts_that_public_sites_named_get_no_private_address(
 ) -> None:
     """Others do: what the user's own requests lead to is not our business."""
     targets = fresh()
-    assert targets.may_connect("cdn.test", "10.0.0.1")
-    assert targets.may_connect("shop.test", "8.8.8.8")
+    assert targets.check_address("cdn.test", "10.0.0.1")
+    assert targets.check_address("shop.test", "8.8.8.8")
     await targets.refuses(CDN, SHOP)
     await targets.refuses(UNKNOWN, SHOP)
     await targets.refuses(SHOP, SHOP)  # itself, at another port
     await targets.refuses(INSIDE_TEST, SHOP)
     for host in ("cdn.test", "unknown.test", "shop.test"):
-        assert targets.may_connect(host, "8.8.8.8")
-        assert not targets.may_connect(host, "10.0.0.1")
-    assert targets.may_connect("inside.test", "127.0.0.5")
-    assert not targets.may_connect("cdn.test.", "10.0.0.1")
+        assert targets.check_address(host, "8.8.8.8")
+        assert not targets.check_address(host, "10.0.0.1")
+    assert targets.check_address("inside.test", "127.0.0.5")
+    assert not targets.check_address("cdn.test.", "10.0.0.1")
 
 
 async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> None:
@@ -259,7 +259,7 @@ async def test_a_network_without_name_servers_behind_a_proxy_of_the_project(
     )
     assert not await targets.refuses(UNKNOWN, SHOP)
     assert await targets.refuses(INSIDE_TEST, SHOP)
-    assert not targets.may_connect("unknown.test", "127.0.0.1")
+    assert not targets.check_address("unknown.test", "127.0.0.1")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from scrapy_rep.commands.output import Status, gravest
+from scrapy_rep.commands.output import ExitStatus, gravest
 from scrapy_rep.inspection.explanation import Explanation, Facts, RobotsFile, facts_line
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import path_of
@@ -154,7 +154,7 @@ def test_a_moment_is_printed_in_utc_or_not_at_all() -> None:
 
 
 def test_the_gravest_status() -> None:
-    good, found, unreachable, usage = Status
+    good, found, unreachable, usage = ExitStatus
     assert gravest() == good == 0
     assert gravest(good, found) == found == 1
     assert gravest(found, unreachable, good) == unreachable == 3

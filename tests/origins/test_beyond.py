@@ -189,7 +189,7 @@ def test_an_override_goes_by_the_closest_domain(tmp_path: Path) -> None:
         assert (
             (override is None)
             if name is None
-            else (override and f"/{name} " in override.by)
+            else (override and f"/{name} " in override.setting)
         )
 
 
@@ -289,7 +289,7 @@ def test_the_next_override_counts_once_the_closest_has_ended(tmp_path: Path) -> 
     for now, name in ((end - 1, "one.txt"), (end, "all.txt")):
         own_answer = choices.own_answer(origin, now)
         assert own_answer is not None
-        assert name in own_answer.by
+        assert name in own_answer.setting
 
 
 FAR = 40 * DAY

@@ -20,7 +20,7 @@ class Watcher(Targets):
         self.lets = lets
         self.asked: set[tuple[str, str]] = set()
 
-    def may_connect(self, host: str, address: str) -> bool:
+    def check_address(self, host: str, address: str) -> bool:
         self.asked.add((host, address))
         return self.lets
 

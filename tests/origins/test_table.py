@@ -129,7 +129,7 @@ def test_exactly_the_least_recently_used_leave(
 ) -> None:
     """Or the large ones, if bytes are short."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PARSED", parsed)
+        patch.setattr(module, "_MAX_PARSED", parsed)
         world, model = KnownOrigins(max_origins, max_bytes), Model(max_origins)
         pinned = model.pinned
         for version, (step, number, size) in enumerate(done):
@@ -211,7 +211,7 @@ def test_what_leaves_those_in_use_is_freed(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """The rest are bytes; no list, no cycle, no prefix keeps more, nor what is large."""
-    monkeypatch.setattr(module, "_PARSED", 5)
+    monkeypatch.setattr(module, "_MAX_PARSED", 5)
     gc.collect()
     before = counted()
     world, old = KnownOrigins(50, 200_000), None

@@ -10,7 +10,7 @@ import pytest
 from scrapy_rep.inspection import lint as inspection
 from scrapy_rep.preferences import RobotsUsage, Statement, read_robots
 from scrapy_rep.preferences.lint import usage_findings
-from scrapy_rep.preferences.statements import _MAX_READ, MAX_LINES
+from scrapy_rep.preferences.statements import _MAX_LINES_READ, MAX_LINES
 from scrapy_rep.protocol import RobotsTxt, comparable
 
 # draft-ietf-aipref-attach-05, "Example".
@@ -148,8 +148,8 @@ def test_lines_beyond_the_limit_are_not_looked_at() -> None:
 def test_lines_for_other_agents_are_limited_too() -> None:
     """Reading them takes time, too."""
     line = "Content-Usage: search=n\n"
-    for agents in (1, _MAX_READ - 1):
-        others = f"User-agent: b\n{line * ((_MAX_READ - 1) // agents)}" * agents
+    for agents in (1, _MAX_LINES_READ - 1):
+        others = f"User-agent: b\n{line * ((_MAX_LINES_READ - 1) // agents)}" * agents
         last, beyond = (
             f"{others}{line * more}User-agent: a\n{line}" for more in (0, 1)
         )

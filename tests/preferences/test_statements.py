@@ -11,9 +11,9 @@ import pytest
 from scrapy_rep.preferences import PURPOSES, Statement, Usage
 from scrapy_rep.preferences.middlewares import actions, tokens
 from scrapy_rep.preferences.statements import (
-    MAX_BYTES,
     MAX_LICENSES,
-    MAX_TEXT,
+    MAX_PREFERENCES_LENGTH,
+    MAX_STATEMENT_TEXT,
     Reservation,
     TdmFile,
     header_statements,
@@ -44,8 +44,8 @@ PREFERENCES: dict[str, dict[str, str]] = {
         "search": "y"
     },
     "": {},
-    "train-ai=n" + ", a" * (MAX_BYTES // 3): {},
-    "train-ai=n" + ", a" * (MAX_BYTES // 3 - 4): {"train-ai": "n"},
+    "train-ai=n" + ", a" * (MAX_PREFERENCES_LENGTH // 3): {},
+    "train-ai=n" + ", a" * (MAX_PREFERENCES_LENGTH // 3 - 4): {"train-ai": "n"},
 }
 
 
@@ -295,4 +295,4 @@ def test_a_long_header_of_signals_counts_but_is_not_kept() -> None:
     [one] = header_statements(
         "Content-Signal", [b"ai-train=yes" + b" " * 100_000, b"AI-Train = no"]
     )
-    assert (one.says, len(one.text)) == ({"train-ai": "n"}, MAX_TEXT)
+    assert (one.says, len(one.text)) == ({"train-ai": "n"}, MAX_STATEMENT_TEXT)

@@ -21,7 +21,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep import RepMiddleware, UsageItemMiddleware, UsageMiddleware
 from scrapy_rep.exceptions import UsageDisallowed
-from scrapy_rep.origins.cache import LARGE
+from scrapy_rep.origins.cache import LARGE_BYTES
 from scrapy_rep.preferences.lookup import lookup_of
 from scrapy_rep.protocol.robotstxt import Groups
 from scrapy_rep.storages.base import unsqueeze
@@ -207,7 +207,7 @@ async def test_a_large_robots_txt_is_read_in_a_thread(
     monkeypatch.setattr("scrapy_rep.protocol.robotstxt.Groups", Read)
     for module in ("origins.cache", "preferences.lookup"):
         monkeypatch.setattr(f"scrapy_rep.{module}.run_in_thread", in_thread)
-    rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE // 12))
+    rules = "".join(f"Disallow: /{number}\n" for number in range(LARGE_BYTES // 12))
     tokens = "User-agent: Google-Extended\nDisallow: /g\n"
     site = sites.add(
         robots=f"User-agent: *\n{rules}Content-Usage: train-ai=n\n{tokens}{rules}"

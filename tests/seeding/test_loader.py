@@ -14,7 +14,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.protocol.entries import Kind
-from scrapy_rep.seeding.discovery import SITEMAP, SpiderOptions
+from scrapy_rep.seeding.discovery import SITEMAP_KEY, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.since import Since
@@ -47,8 +47,8 @@ class WaitingSitemaps:
         self.loader = Loader(self.context, nothing)
 
     def crawl(self, request: Request) -> None:
-        self.scheduled.append(request.meta[SITEMAP]["url"])
-        self.requests[request.meta[SITEMAP]["url"]] = request
+        self.scheduled.append(request.meta[SITEMAP_KEY]["url"])
+        self.requests[request.meta[SITEMAP_KEY]["url"]] = request
         for trail in self.following._trails:
             trail.scheduled(request)
 

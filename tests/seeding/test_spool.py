@@ -11,14 +11,14 @@ from scrapy.crawler import Crawler
 
 from scrapy_rep.engine.access import Following
 from scrapy_rep.seeding.seeding import Outstanding, SitemapSeeding
-from scrapy_rep.seeding.spool import Site, Sources, Spool
+from scrapy_rep.seeding.spool import NewPage, Site, Sources, Spool
 
 A = "http://a.example"
 
 
 async def opened(folder: Path) -> Spool:
     spool = Spool(str(folder), 1.0, Spider(name="spool"))
-    assert await spool.look()
+    assert await spool.open_or_flush()
     return spool
 
 
@@ -32,7 +32,7 @@ def add(spool: Spool, *names: str) -> Site:
     number = spool.site(A, A, proven=True)
     assert number is not None
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
-    spool.add_pages(A, [(number, 1, name, "{}") for name in names])
+    spool.add_pages(A, [NewPage(number, 1, name, "{}") for name in names])
     return spool.proven.sites_of(A)[number]
 
 
@@ -72,9 +72,9 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     for trail in following._trails:
         trail.scheduled(request)
     outstanding.sent(7)
-    outstanding.left(request.replace(meta={}))
+    outstanding.hold(request.replace(meta={}))
     assert outstanding.total == 1
-    outstanding.left(request)
+    outstanding.hold(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
     if held:

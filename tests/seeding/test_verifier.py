@@ -11,6 +11,7 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
+from scrapy_rep.seeding.spool import NewPage
 from tests.seeding.spools import new_spool
 
 A, B = "http://a.example", "http://b.example"
@@ -24,7 +25,7 @@ class WaitingPage:
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
-        self.spool.add_pages(A, [(number, 1, f"{B}/", "{}")])
+        self.spool.add_pages(A, [NewPage(number, 1, f"{B}/", "{}")])
         self.site = self.spool.unproven.sites_of(A)[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
