@@ -195,7 +195,7 @@ async def test_unknown_and_stale_are_asked_for(
             clock.now += 86399
             seen.append(middleware.process_request(known))
             # Else it would leave memory as one that nobody asks about.
-            seen.append(middleware._by_prefix[site.url("/")].used_at)
+            seen.append(middleware.origins.table.by_prefix[site.url("/")].used_at)
 
     result = await crawl(StaleProbe, requests=[site.url("/x")])
     assert seen == [None] * 5 + [clock.now]

@@ -95,13 +95,13 @@ async def test_questions_can_be_given_up(sites: Sites) -> None:
         pytest.skip("without asyncio there is no asyncio.wait_for()")
     site = sites.add(robots=after(0.3, RULES))
 
-    class Spider(AskingSpider):
+    class GivesUpAsking(AskingSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(may_fetch(self.crawler, site.url("/x")), 0.1)
             await super().parse(response)
 
-    result = await crawl(Spider, questions=[site.url("/x")])
+    result = await crawl(GivesUpAsking, questions=[site.url("/x")])
     assert result.spider.answers == {site.url("/x"): True}
     assert site.count("/robots.txt") == 1
     result.assert_clean()

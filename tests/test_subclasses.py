@@ -61,7 +61,7 @@ async def test_a_subclass_overrules_some_decisions(
     licensed, closed = site.url("/private/licensed/a"), site.url("/private/b")
     trail = tmp_path / "decisions.jsonl"
 
-    class Asking(ListSpider):
+    class MayFetchSpider(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
             super().parse(response)
             self.may = [
@@ -73,7 +73,7 @@ async def test_a_subclass_overrules_some_decisions(
         "REP_DECISIONS": str(trail),
         "REP_SITEMAPS": True,
     }
-    result = await crawl(Asking, settings, requests=[licensed, closed])
+    result = await crawl(MayFetchSpider, settings, requests=[licensed, closed])
     assert result.responses == {licensed: 200}
     assert result.spider.may == [True, False]
     assert result.disallowed(closed)

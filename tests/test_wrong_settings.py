@@ -32,7 +32,7 @@ async def test_a_wrong_setting_ends_the_crawl_at_its_start(sites: Sites) -> None
         assert_ended_at_start(result, site, sentence)
 
 
-class SeededSpider(ListSpider):
+class WrongSitemaps(ListSpider):
     rep_sitemaps = "start"
 
 
@@ -46,7 +46,7 @@ async def test_a_crawl_that_obeys_nothing_says_so(sites: Sites) -> None:
             f"these have no effect: {ours}, REP_SITEMAPS",
         ),
         (
-            SeededSpider,
+            WrongSitemaps,
             {"REP_CACHE_TTL": "soon"},
             f"these have no effect: {ours}, REP_CACHE_TTL, the spider's rep_sitemaps",
         ),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from scrapy_rep.protocol.syntax import cut
 from tests.helpers.robots_command import assert_wrong_usage, robots_here
 from tests.helpers.rows import every_row
@@ -23,12 +21,6 @@ Disallow: /
 User-agent: bingbot
 Crawl-delay: 5
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "r.txt").write_text(RULES, encoding="utf-8")
-    return tmp_path
 
 
 def compare(folder: Path, *arguments: str, new: str, stdin: bytes = b"") -> Done:

@@ -9,8 +9,6 @@ from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from scrapy_rep.inspection.crawlers import AS_OF, CRAWLER_PURPOSES, KNOWN
 from scrapy_rep.protocol.syntax import leading_token
 from tests.docs.examples import section
@@ -19,12 +17,6 @@ from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Sites
 
 RULES = "User-agent: *\nDisallow: /cart\n\nUser-agent: Googlebot\nAllow: /\n\nUser-agent: GPTBot\nDisallow: /\n"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "r.txt").write_text(RULES)
-    return tmp_path
 
 
 def test_each_known_crawler_is_asked_about_by_name(folder: Path) -> None:

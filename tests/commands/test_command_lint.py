@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.behaviours import Stream, answer, redirect
+from tests.helpers.behaviours import LongBody, answer, redirect
 from tests.helpers.robots_command import Stream as Terminal
 from tests.helpers.robots_command import robots_crawls, robots_here
 from tests.helpers.servers import Sites
@@ -139,7 +139,7 @@ async def test_lint_of_a_long_file_says_where_reading_stops(
     sites: Sites, tmp_path: Path
 ) -> None:
     """No more of it is fetched than counts."""
-    stream = Stream(b"User-agent: *\nDisallow: /x\n", 50_000_000)
+    stream = LongBody(b"User-agent: *\nDisallow: /x\n", 50_000_000)
     site = sites.add(robots=stream)
     (line,) = (await robots_crawls(tmp_path, "--lint", site.url("/"), "--json")).json
     assert line["code"] == "beyond-limit"

@@ -24,6 +24,7 @@ from tests.helpers.behaviours import (
     answer,
     head,
     in_turn,
+    once,
     raw,
     redirect,
     silence,
@@ -49,7 +50,7 @@ from tests.helpers.robots_command import (
 )
 from tests.helpers.rows import every_row
 from tests.helpers.scrapy_process import ScrapyProcess
-from tests.helpers.servers import Connection, Hit, Sites
+from tests.helpers.servers import Sites
 from tests.helpers.storing import in_a_file
 
 RULES = "User-agent: *\nDisallow: /\n\nUser-agent: ShopBot\n"
@@ -212,12 +213,7 @@ async def test_many_urls_of_many_sites_from_standard_input(
 ) -> None:
     """In their order; each robots.txt once, though only some sites are asked ahead of time."""
     monkeypatch.setattr("scrapy_rep.commands.crawl._ORIGINS_AHEAD", 4)
-
-    async def at_last(hit: Hit, connection: Connection) -> None:
-        while not few[3].requests:
-            await asyncio.sleep(0.01)
-        await answer(RULES)(hit, connection)
-
+    at_last = once(lambda: few[3].requests, RULES)
     few = [sites.add(robots=robots) for robots in (at_last, *[RULES] * 11)]
     urls = [site.url(path) for path in ("/private/x", "/") for site in few]
     one, two = few[0].url("/1"), few[0].url("/2")
@@ -428,7 +424,7 @@ class Closing:
         deferred_from_coro(self._crawler.engine.close_spider_async(reason="no proxies"))
 
 
-class Refusing:
+class RefusesAll:
     def process_request(self, request: Request) -> None:
         raise IgnoreRequest("not today")
 
@@ -439,7 +435,7 @@ async def test_what_the_project_itself_prevents_is_named(tmp_path: Path) -> None
     done = await robots_crawls(tmp_path, url, settings=missing)
     error = "scrapy robots: ModuleNotFoundError: No module named 'no'"
     assert (done.status, done.errors) == (3, [error])
-    refusing = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.Refusing": 50}}
+    refusing = {"DOWNLOADER_MIDDLEWARES": {f"{__name__}.RefusesAll": 50}}
     done = await robots_crawls(tmp_path, url, "--json", settings=refusing)
     assert (done.status, done.err) == (3, "")
     assert pick(done.json, "outcome", "allowed") == [("unreachable", False)]

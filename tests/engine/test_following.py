@@ -104,7 +104,7 @@ class RefusesRequests:
         raise IgnoreRequest("not wanted")
 
 
-class AsksAgain:
+class AsksForEachAgain:
     def process_response(self, request: Request, response: Response) -> Any:
         if "child" in request.url or request.meta.get("again"):
             return response
@@ -142,7 +142,7 @@ ENDS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"middleware": RefusesRequests},
         ["sent", "done 1"],
     ),
-    "another request in its place": ({"middleware": AsksAgain}, CALLED),
+    "another request in its place": ({"middleware": AsksForEachAgain}, CALLED),
     "a redirect": ({"path": "/moved"}, CALLED),
     "a redirect that is refused": (
         {"path": "/moved", "handlers": {signals.request_scheduled: refuse_target}},
@@ -183,9 +183,9 @@ async def test_every_end_of_a_request_is_told(sites: Sites) -> None:
 
 
 async def test_a_filtered_request_ends_as_it_is_sent(sites: Sites) -> None:
-    class Filter:
+    class DropsAll:
         @classmethod
-        def from_crawler(cls, crawler: Any) -> Filter:
+        def from_crawler(cls, crawler: Any) -> DropsAll:
             return cls()
 
         def request_seen(self, request: Request) -> bool:
@@ -196,7 +196,10 @@ async def test_a_filtered_request_ends_as_it_is_sent(sites: Sites) -> None:
         def log(self, request: Request, spider: Spider) -> None: ...
 
     followed = Followed(sites.add())
-    assert await followed.crawl("/page", DUPEFILTER_CLASS=Filter) == ["done 1", "sent"]
+    assert await followed.crawl("/page", DUPEFILTER_CLASS=DropsAll) == [
+        "done 1",
+        "sent",
+    ]
 
 
 async def test_a_copy_that_is_downloaded_directly_does_not_end_it(sites: Sites) -> None:
@@ -300,7 +303,7 @@ async def test_rows_of_held_requests_go_without_the_collector(
     rows: list[int] = []
     count: list[int] = []
 
-    class Counting(ListSpider):
+    class SlowItemSpider(ListSpider):
         async def parse(self, response: Response, **_: Any) -> Any:
             self.responses.append(response)
             await a_while(0.05)
@@ -308,7 +311,7 @@ async def test_rows_of_held_requests_go_without_the_collector(
             rows.append(int(ask(tmp_path / "rep-held.sqlite", query)))
             yield {}
 
-    class Pipeline:
+    class DropsItems:
         def process_item(self, item: Any) -> Any:
             raise DropItem("not wanted")
 
@@ -317,10 +320,10 @@ async def test_rows_of_held_requests_go_without_the_collector(
         robots.opened = len(count) == 45
 
     settings = {**HOLD, "JOBDIR": str(tmp_path), "_REP_HOLD_GRACE": 0.05}
-    settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "ITEM_PIPELINES": {Pipeline: 1}}
+    settings |= {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "ITEM_PIPELINES": {DropsItems: 1}}
     with no_collector():
         result = await crawl(
-            Counting,
+            SlowItemSpider,
             settings,
             requests=urls(site, 45),
             signal_handlers={request_held: held},

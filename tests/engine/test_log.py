@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 import sys
+import time
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
 
-from scrapy_rep.engine import log
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger, is_heard
 from scrapy_rep.holding import holding
 from scrapy_rep.holding.hold import HeldRequests
@@ -22,7 +24,7 @@ from scrapy_rep.text import counted, duration
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import crawl
 from tests.helpers.held import HOLD, NEVER, Record, origin_of, silent_until_open, urls
-from tests.helpers.log import at_line, lines, summary
+from tests.helpers.log import at_line, lines, remember, summary
 from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
@@ -213,6 +215,7 @@ async def test_a_line_a_minute_tells_what_is_held(
         if len(told) == 3:
             page.open()
 
+    began = time.monotonic()
     idle = at_line(
         "scrapy_rep.holding", f"Nothing left to do but wait: {line}", record.close
     )
@@ -223,7 +226,8 @@ async def test_a_line_a_minute_tells_what_is_held(
             REP_RETRY_MAX_DELAY=NEVER,
             REP_HOLD_MAX_WAIT=480,
         )
-    assert 3 < len(told) < 9
+    # However slow the machine is: no line comes before its time.
+    assert 3 < len(told) <= 2 + (time.monotonic() - began) / 0.1
     assert len(result.responses) == 1
 
 
@@ -250,13 +254,22 @@ async def test_reasons_have_scrapys_names_and_no_full_stop(sites: Sites) -> None
     assert not [one for one in ours if re.search(r"\.[.;,)]", one)]
 
 
+def size_of(thing: object) -> int:
+    """The bytes of what *thing* leads to, itself included."""
+    sizes: dict[int, int] = {}
+    left = [thing]
+    while left:
+        one = left.pop()
+        if id(one) not in sizes and not isinstance(one, type | ModuleType):
+            sizes[id(one)] = sys.getsizeof(one)
+            left += gc.get_referents(one)
+    return sum(sizes.values())
+
+
 def test_what_is_remembered_takes_little_memory() -> None:
     some = BoundedSet()
     assert all(some.add(f"http://{number}.example") for number in range(400_000))
-    tables = some._new, some._old
-    assert [table.count for table in tables] == [len({*table}) for table in tables]
-    assert max(table.count for table in tables) <= 100_000
-    assert sum(sys.getsizeof(table._places) for table in tables) < 2_200_000
+    assert size_of(some) < 2_200_000
     assert not any(
         some.add(f"http://{number}.example") for number in range(300_000, 400_000)
     )
@@ -277,7 +290,7 @@ def test_any_hash_can_be_remembered() -> None:
 def test_the_last_ones_are_remembered(values: list[int], most: int) -> None:
     """So many different ones at least, and at most twice as many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "_REMEMBERED", most)
+        remember(patch, most)
         some = BoundedSet()
         for at, value in enumerate(values):
             before = list(dict.fromkeys(reversed(values[:at])))

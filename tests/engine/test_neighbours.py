@@ -11,7 +11,7 @@ from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.settings import default_settings
 from scrapy.utils.defer import maybe_deferred_to_future
-from scrapy.utils.misc import build_from_crawler, load_object
+from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import may_fetch
@@ -35,6 +35,7 @@ from tests.helpers.crawling import (
     crawl,
     new_runner,
 )
+from tests.helpers.handlers import WrappedHandler
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import urlset
 from tests.reporting.report.browser import CHROMIUM
@@ -207,21 +208,8 @@ async def test_robots_txt_is_asked_for_with_the_headers_of_pages(sites: Sites) -
     result.assert_clean()
 
 
-class ForeignHandler:
+class ForeignHandler(WrappedHandler):
     """One that asks for pages in its own way, as scrapy-zyte-api does. (Here it is Scrapy's.)"""
-
-    lazy = False
-
-    def __init__(self, crawler: Crawler) -> None:
-        default = crawler.settings["DOWNLOAD_HANDLERS_BASE"]["http"]
-        self._inner: Any = build_from_crawler(load_object(default), crawler)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> ForeignHandler:
-        return cls(crawler)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 class OwnHandler(load_object(default_settings.DOWNLOAD_HANDLERS_BASE["http"])):  # type: ignore[misc]

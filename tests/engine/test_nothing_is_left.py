@@ -48,7 +48,7 @@ class Refuses:
         raise ValueError("no")
 
 
-class Town(NamedTuple):
+class CrawledPlaces(NamedTuple):
     """What is crawled, and where the crawls keep what they keep."""
 
     site: Site
@@ -84,15 +84,15 @@ class Town(NamedTuple):
 
 
 @pytest.fixture
-def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> Town:
+def town(sites: Sites, tmp_path: Path, redis_server: RedisServer) -> CrawledPlaces:
     site = sites.add()
     site.set("/sitemap.xml", urlset([site.url("/listed")]))
     site.set("/robots.txt", f"{ROBOTS}\nSitemap: {site.url('/sitemap.xml')}\n")
     held = [sites.add(robots=Gate(503, RULES)) for _ in range(CRAWLS)]
-    return Town(site, held, tmp_path, redis_server.url)
+    return CrawledPlaces(site, held, tmp_path, redis_server.url)
 
 
-async def crawled(town: Town, number: int) -> SimpleNamespace:
+async def crawled(town: CrawledPlaces, number: int) -> SimpleNamespace:
     runner = new_runner(town.settings(number))
     crawler = runner.create_crawler(ListSpider)
     gate = town.held[number].pages["/robots.txt"]
@@ -139,7 +139,9 @@ async def crawled(town: Town, number: int) -> SimpleNamespace:
     )
 
 
-def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) -> None:
+def assert_all_features_worked(
+    town: CrawledPlaces, number: int, found: SimpleNamespace
+) -> None:
     stats = found.stats
     assert stats["finish_reason"] == "finished"
     pages = {
@@ -177,7 +179,7 @@ def assert_all_features_worked(town: Town, number: int, found: SimpleNamespace) 
 )
 @needs_server
 async def test_several_crawls_leave_nothing_behind(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: CrawledPlaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pytest keeps records, which have spiders.
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()])

@@ -25,7 +25,7 @@ def many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(pqueue, "_MANY", request.param)
 
 
-class World:
+class BusyDownloader:
     """A downloader whose active requests the test names, and a queue that looks at it."""
 
     def __init__(
@@ -64,7 +64,7 @@ class World:
 
 @pytest.mark.usefixtures("many")
 def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
-    world = World(BroadPriorityQueue)
+    world = BusyDownloader(BroadPriorityQueue)
     world.push("a/1", "a/2", "b/1")
 
     def fail() -> None:
@@ -78,7 +78,7 @@ def test_a_slot_that_can_not_be_read_does_not_stop_others() -> None:
 
 @pytest.mark.usefixtures("many")
 def test_slots_with_equal_downloads_take_turns() -> None:
-    world = World(BroadPriorityQueue)
+    world = BusyDownloader(BroadPriorityQueue)
     world.push(*[f"{slot}/{number}" for slot in "abc" for number in range(3)])
     served = [world.queue.pop().url[7] for _ in range(9)]  # type: ignore[union-attr]
     assert served == list("abcabcabc")
@@ -87,7 +87,7 @@ def test_slots_with_equal_downloads_take_turns() -> None:
 @pytest.mark.usefixtures("many")
 def test_whatever_happens_the_least_active_slot_is_next() -> None:
     chance = random.Random(1)
-    world, count = World(BroadPriorityQueue), 0
+    world, count = BusyDownloader(BroadPriorityQueue), 0
     for number in range(1000):
         what = chance.random()
         if what < 0.5:
@@ -104,7 +104,10 @@ def test_whatever_happens_the_least_active_slot_is_next() -> None:
 
 
 def test_few_slots_come_in_scrapys_order() -> None:
-    ours, theirs = World(BroadPriorityQueue), World(DownloaderAwarePriorityQueue)
+    ours, theirs = (
+        BusyDownloader(BroadPriorityQueue),
+        BusyDownloader(DownloaderAwarePriorityQueue),
+    )
     for world in (ours, theirs):
         world.push(
             *[
@@ -122,7 +125,7 @@ def test_few_slots_come_in_scrapys_order() -> None:
 
 
 def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(BroadPriorityQueue)
+    world = BusyDownloader(BroadPriorityQueue)
     world.push(*[f"h{number}/{page}" for number in range(1000) for page in (1, 2)])
     looks = 0
     active = DownloaderInterface._active_downloads
@@ -144,12 +147,12 @@ def test_a_pop_looks_at_few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_scrapys_queue_left_on_disk_goes_on(tmp_path: Path) -> None:
     """And the other way round."""
     key = str(tmp_path)
-    first = World(DownloaderAwarePriorityQueue, key)
+    first = BusyDownloader(DownloaderAwarePriorityQueue, key)
     first.push("a/1", "b/1", "b/2")
     state: Any = first.queue.close()
-    second = World(BroadPriorityQueue, key, startprios=state)
+    second = BusyDownloader(BroadPriorityQueue, key, startprios=state)
     assert second.pop() == "a/1"
     state = second.queue.close()
-    third = World(DownloaderAwarePriorityQueue, key, startprios=state)
+    third = BusyDownloader(DownloaderAwarePriorityQueue, key, startprios=state)
     assert {third.pop(), third.pop()} == {"b/1", "b/2"}
     third.queue.close()

@@ -17,6 +17,7 @@ from scrapy.core import downloader as scrapys
 from scrapy.core.downloader import Downloader
 from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
+from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.link import Link
@@ -64,15 +65,23 @@ PRIVATE = {
 PRIVATE |= {"_errback", "_handle_failure", "_build_request"}
 
 
+class Access(EngineAccess):
+    """With the crawl that it reaches into: the tests look at that from outside."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        super().__init__(crawler)
+        self.crawler = crawler
+
+
 async def in_a_crawl(
     sites: Sites,
-    look: Callable[[EngineAccess], object],
+    look: Callable[[Any], object],
     settings: dict[str, Any] | None = None,
     **more: Any,
 ) -> CrawlResult:
 
     def on_page(spider: Spider) -> None:
-        look(EngineAccess(spider.crawler))
+        look(Access(spider.crawler))
 
     return await crawl([sites.add().url("/x")], settings, on_page=on_page, **more)
 
@@ -81,8 +90,8 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
     """The total concurrency, the scheduler, and whether the crawl is paused."""
     seen: list[Any] = []
 
-    def look(engine: EngineAccess) -> None:
-        downloader = engine._crawler.engine.downloader
+    def look(engine: Access) -> None:
+        downloader = engine.crawler.engine.downloader
         assert isinstance(downloader, Downloader)
         seen.append(downloader.total_concurrency)
         with engine.extra_slot():
@@ -90,9 +99,9 @@ async def test_what_is_reached_through_the_engine(sites: Sites) -> None:
         seen.extend(
             [downloader.total_concurrency, type(engine.scheduler), engine.paused]
         )
-        engine._crawler.engine.pause()
+        engine.crawler.engine.pause()
         seen.append(engine.paused)
-        later(0.1, engine._crawler.engine.unpause)
+        later(0.1, engine.crawler.engine.unpause)
 
     assert_no_errors(await in_a_crawl(sites, look, {"CONCURRENT_REQUESTS": 5}))
     assert seen == [5, 6, 5, Scheduler, False, True]
@@ -112,7 +121,7 @@ async def test_pools_of_connections_are_enlarged(
     made: list[Any] = []
     closed: list[Any] = []
 
-    class Watched(kind):  # type: ignore[misc,valid-type]
+    class WatchedHandler(kind):  # type: ignore[misc,valid-type]
         lazy = is_lazy
 
         async def download_request(self, request: Request) -> Response:
@@ -124,26 +133,26 @@ async def test_pools_of_connections_are_enlarged(
             closed.append(self)
             await super().close()
 
-    def look(engine: EngineAccess) -> None:
-        assert engine._crawler.engine.downloader.handlers._handlers["http"] is made[0]
-        assert engine._crawler.settings.getint("CONCURRENT_REQUESTS") == 5
+    def look(engine: Access) -> None:
+        assert engine.crawler.engine.downloader.handlers._handlers["http"] is made[0]
+        assert engine.crawler.settings.getint("CONCURRENT_REQUESTS") == 5
         assert made[0].crawler.settings.getint("CONCURRENT_REQUESTS") == 5
 
-    settings["DOWNLOAD_HANDLERS"] = {"http": Watched}
+    settings["DOWNLOAD_HANDLERS"] = {"http": WatchedHandler}
     result = await in_a_crawl(sites, look, settings)
     assert_no_errors(result)
     assert len(result.responses) == 1
     assert {one._pool_size_total for one in made} == {5 + ROOM}
     assert sorted(one._pool_size_total for one in closed) == [5, 5 + ROOM]
-    assert result.log.count("Watched is experimental") == 1
+    assert result.log.count("WatchedHandler is experimental") == 1
 
 
 async def test_a_pool_without_a_limit_stays_so(sites: Sites) -> None:
     settings = {**handler_settings(OTHERS[-1]), "CONCURRENT_REQUESTS": 0}
     sizes: list[int] = []
 
-    def look(engine: EngineAccess) -> None:
-        handlers = engine._crawler.engine.downloader.handlers._handlers
+    def look(engine: Access) -> None:
+        handlers = engine.crawler.engine.downloader.handlers._handlers
         sizes.append(handlers["http"]._pool_size_total)
 
     assert_no_errors(await in_a_crawl(sites, look, settings))
@@ -156,8 +165,8 @@ async def test_the_engine_knows_what_is_in_progress(sites: Sites) -> None:
     sets: list[Any] = []
     requests: list[Request] = []
 
-    def look(engine: EngineAccess) -> None:
-        slot = engine._crawler.engine._slot
+    def look(engine: Access) -> None:
+        slot = engine.crawler.engine._slot
         sets.append(slot.inprogress)
         requests.extend(slot.inprogress)
 
@@ -179,10 +188,10 @@ async def test_one_request_goes_through_memory(sites: Sites, tmp_path: Path) -> 
     """By `Scheduler.dqs`, which is set aside for a moment."""
     url = sites.add().url("/from-disk")
 
-    def look(engine: EngineAccess) -> None:
+    def look(engine: Access) -> None:
         queues = engine.scheduler.dqs
         assert queues is not None
-        if engine._crawler.stats.get_value("scheduler/enqueued") == 1:  # type: ignore[union-attr]
+        if engine.crawler.stats.get_value("scheduler/enqueued") == 1:  # type: ignore[union-attr]
             engine.crawl(Request(url))
         assert engine.scheduler.dqs is queues
 
@@ -215,16 +224,16 @@ async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(
         if isinstance(request.meta.get(HOP_KEY), Ours):
             events.append(("reached", time.monotonic()))
 
-    def look(engine: EngineAccess) -> None:
+    def look(engine: Access) -> None:
         assert engine.hand_over()
         assert engine.hand_over()  # once is enough
-        engine._crawler.signals.connect(
+        engine.crawler.signals.connect(
             reached, scrapy_signals.request_reached_downloader, weak=False
         )
         for name in ("first", "second"):
             url = site.url(f"/{name}")
             deferred_from_coro(
-                engine._crawler.engine.download_async(
+                engine.crawler.engine.download_async(
                     Request(url, meta={HOP_KEY: Ours()})
                 )
             )
@@ -312,8 +321,8 @@ async def test_the_middlewares_in_their_order(sites: Sites) -> None:
 
     found: list[str] = []
 
-    def look(engine: EngineAccess) -> None:
-        ours = engine._crawler.get_downloader_middleware(RepMiddleware)
+    def look(engine: Access) -> None:
+        ours = engine.crawler.get_downloader_middleware(RepMiddleware)
         found.append(engine.obstacle_before(ours))
         found.append(engine.obstacle_before(object()))
 
@@ -410,7 +419,7 @@ async def test_all_ways_to_close_are_one(sites: Sites) -> None:
                 events.clear()
                 result = await in_a_crawl(
                     sites,
-                    lambda engine, act=act: act(engine._crawler.engine),
+                    lambda engine, act=act: act(engine.crawler.engine),
                     {**settings, "SCHEDULER": WatchedScheduler},
                     signal_handlers={scrapy_signals.spider_opened: opened},
                 )
@@ -430,10 +439,10 @@ async def test_the_first_reason_to_close_is_kept(sites: Sites) -> None:
 
     def on_page(spider: ListSpider) -> None:
         if len(spider.responses) == 1:
-            engine = EngineAccess(spider.crawler)
+            engine = Access(spider.crawler)
             engine.before_closing(Stage.SEEDING, before)
-            _stop(engine._crawler.engine)
-            later(0.03, lambda: _async(engine._crawler.engine))
+            _stop(engine.crawler.engine)
+            later(0.03, lambda: _async(engine.crawler.engine))
 
     site = sites.add(pages={"/slow": after(0.05, "page")})
     result = await crawl(
@@ -465,11 +474,11 @@ async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -
             events.append("closed")
             return super().close(reason)
 
-    class Pipeline:
+    class ClosesLate:
         async def close_spider(self) -> None:
             await a_while(0.05)
 
-    class Endless(ListSpider):
+    class EndlessSpider(ListSpider):
         async def start(self) -> AsyncIterator[Any]:
             _async(self.crawler.engine)
             while True:
@@ -477,7 +486,8 @@ async def test_nothing_is_scheduled_once_the_scheduler_is_closed(sites: Sites) -
                 await a_while(0)
 
     result = await crawl(
-        Endless, {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {Pipeline: 1}}
+        EndlessSpider,
+        {"SCHEDULER": WatchedScheduler, "ITEM_PIPELINES": {ClosesLate: 1}},
     )
     assert result.reason == "way"
     assert events[-1] == "closed"
@@ -515,16 +525,16 @@ async def test_steps_before_closing_have_an_order(sites: Sites) -> None:
     async def fail() -> None:
         raise ValueError("a bug")
 
-    def look(engine: EngineAccess) -> None:
+    def look(engine: Access) -> None:
         async def seeding() -> None:
             events.append("SEEDING")
             engine.before_closing(Stage.HOLDING, step("late"))
 
         engine.before_closing(Stage.SEEDING, fail)
         for stage in (Stage.GATE, Stage.HOLDING):
-            EngineAccess(engine._crawler).before_closing(stage, step(stage.name))
+            EngineAccess(engine.crawler).before_closing(stage, step(stage.name))
         engine.before_closing(Stage.SEEDING, seeding)
-        _async(engine._crawler.engine)
+        _async(engine.crawler.engine)
 
     result = await in_a_crawl(sites, look)
     assert result.reason == "way"
@@ -545,16 +555,16 @@ class Product(Request):
 async def test_failing_a_request(sites: Sites, closing: bool) -> None:
     """Its errback is called, and what that yields is handled, also while the crawl is closed."""
 
-    async def fail(engine: EngineAccess) -> None:
+    async def fail(engine: Access) -> None:
         request = Product(
-            "http://other.example/", 1, errback=engine._crawler.spider.failed
+            "http://other.example/", 1, errback=engine.crawler.spider.failed
         )  # type: ignore[union-attr]
         await maybe_deferred_to_future(engine.fail(request, IgnoreRequest("why")))
 
-    def look(engine: EngineAccess) -> None:
+    def look(engine: Access) -> None:
         if closing:
             engine.before_closing(Stage.SEEDING, lambda: fail(engine))
-            _async(engine._crawler.engine)
+            _async(engine.crawler.engine)
         else:
             deferred_from_coro(fail(engine))
 
@@ -590,10 +600,10 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
     """By the attributes that AutoThrottle changes, some more, and Slot's constructor."""
     seen: list[Any] = []
 
-    def look(engine: EngineAccess) -> None:
+    def look(engine: Access) -> None:
         slots, [(key, slot)] = (
             engine.slots,
-            engine._crawler.engine.downloader.slots.items(),
+            engine.crawler.engine.downloader.slots.items(),
         )
         assert type(slot) is scrapys.Slot
         assert 0 <= _clock() - slot.lastseen < 60
@@ -609,7 +619,7 @@ async def test_slots_can_be_slowed_down(sites: Sites) -> None:
         )
         seen.extend([slot.concurrency, slot.download_delay()])
         [(_, beside)] = slots.beside(f"http://{key}/", "bot").items()
-        new = engine._crawler.engine.downloader.slots[beside]
+        new = engine.crawler.engine.downloader.slots[beside]
         assert (new.concurrency, new.delay, getattr(new, _JITTER)) == own
         slots.slow(key, "a", ("foo",), 0.0)
         seen.append(slot.download_delay())  # what others want counts on
@@ -672,8 +682,8 @@ async def test_a_paced_slot_sends_only_what_it_is_told_to(sites: Sites) -> None:
 async def test_slots_that_are_gone_are_forgotten(sites: Sites) -> None:
     """Scrapy removes a slot a minute after its last request."""
 
-    def look(engine: EngineAccess) -> None:
-        slots, scrapys_own = engine.slots, engine._crawler.engine.downloader.slots
+    def look(engine: Access) -> None:
+        slots, scrapys_own = engine.slots, engine.crawler.engine.downloader.slots
         for number in range(300):
             scrapys_own[f"host{number}"] = scrapys.Slot(8, 0.0, 0)
             slots.slow(f"host{number}", "origin", (), 5.0)

@@ -13,7 +13,7 @@ from scrapy_rep.engine.timers import Alarm
 from tests.helpers.crawling import captured_log
 
 
-class World:
+class TimersByHand:
     def __init__(self) -> None:
         self.now, self.paused = 100.0, False
         self.timers: list[tuple[float, Callable[[], Any]]] = []
@@ -51,15 +51,15 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World()
+def world(monkeypatch: pytest.MonkeyPatch) -> TimersByHand:
+    world = TimersByHand()
     monkeypatch.setattr("scrapy_rep.engine.timers.call_later", world.call_later)
     clock = SimpleNamespace(monotonic=lambda: world.now)
     monkeypatch.setattr("scrapy_rep.engine.timers.time", clock)
     return world
 
 
-def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
+def test_a_thousand_at_the_same_moment_take_turns(world: TimersByHand) -> None:
     for number in range(1000):
         world.set(f"{number}", 101.0)
         assert len(world.timers) == 1
@@ -76,7 +76,7 @@ def test_a_thousand_at_the_same_moment_take_turns(world: World) -> None:
     ("first", "second"), [(105.0, 103.0), (105.0, 107.0), (105.0, 99.0)]
 )
 def test_an_alarm_set_again_rings_once_at_the_new_time(
-    world: World, first: float, second: float
+    world: TimersByHand, first: float, second: float
 ) -> None:
     """Earlier, later, in the past: the last word counts, once."""
     world.set("a", first)
@@ -86,7 +86,7 @@ def test_an_alarm_set_again_rings_once_at_the_new_time(
     assert world.due == [(max(second, 100.0), "a")]
 
 
-def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
+def test_a_paused_alarm_rings_only_after_the_pause(world: TimersByHand) -> None:
     world.set("a", 105.0)
     world.set("b", 140.0)
     world.paused = True
@@ -101,7 +101,7 @@ def test_a_paused_alarm_rings_only_after_the_pause(world: World) -> None:
 
 
 @pytest.mark.parametrize("ringing", [False, True])
-def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
+def test_a_stopped_alarm_rings_no_more(world: TimersByHand, ringing: bool) -> None:
     world.set("a", 105.0)
     world.set("b", 105.0)
     if ringing:
@@ -115,7 +115,7 @@ def test_a_stopped_alarm_rings_no_more(world: World, ringing: bool) -> None:
     assert world.timers == []
 
 
-def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
+def test_keys_that_came_and_went_take_no_memory(world: TimersByHand) -> None:
     world.set("last", 1e6)
     for number in range(10_000):
         world.set(f"{number}", 1e6 - number)
@@ -127,7 +127,7 @@ def test_keys_that_came_and_went_take_no_memory(world: World) -> None:
 
 
 def test_one_that_fails_or_is_set_again_while_it_rings_is_due_again(
-    world: World,
+    world: TimersByHand,
 ) -> None:
     failures = iter([True, True])
 

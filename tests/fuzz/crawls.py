@@ -134,7 +134,7 @@ def run_of(world: World, served: ServedWorld, number: int, folder: Path) -> RunR
 def settings_of(world: World, folder: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "ADDONS": {"scrapy_rep.Addon": 300},
-        "EXTENSIONS": {"tests.fuzz.world_spider.Recorder": 0},
+        "EXTENSIONS": {"tests.fuzz.world_spider.WorldRecorder": 0},
         "USER_AGENT": "testbot/1.0",
         "TELNETCONSOLE_ENABLED": False,
         "REMOTE_CONTROL_ENABLED": False,

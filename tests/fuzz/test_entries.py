@@ -24,7 +24,7 @@ from scrapy_rep.storages import Entry, SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.base import MAX_TIME, SCHEMA, squeeze
 from scrapy_rep.text import iso
 from tests.fuzz.strategies import columns, damaged
-from tests.helpers.storing import KINDS, NOW, A
+from tests.helpers.storing import KINDS, NOW, A, learn
 from tests.helpers.timing import in_a_slice
 
 pytestmark = pytest.mark.slow
@@ -204,6 +204,6 @@ def test_answers_of_any_kind_make_entries(answers: list[Any], ttl: float) -> Non
         error = OSError(again.decode("latin-1")) if status % 7 == 0 else None
         outcome = Outcome.UNREACHABLE if error else outcome_of(status, body)
         answer = Answer(outcome, origin.robots_url, 0, status, sent, body, error)
-        entry = cache._learn(origin, answer).entry
+        entry = learn(cache, origin, answer).entry
         assert_usable(entry.check(str(origin)))
         assert len(entry.error or "") < 300

@@ -39,6 +39,8 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
+from tests.helpers.invariant import has_wakeup
+from tests.helpers.storing import learn
 
 ORIGINS = [Origin("http", f"{name}.example", 80) for name in "abc"]
 NAMES = st.sampled_from(ORIGINS)
@@ -101,7 +103,7 @@ class SlowListener(ResolutionListener):
             await done
 
 
-class Crawl(RuleBasedStateMachine):
+class QueueMachine(RuleBasedStateMachine):
     has_small_pool = False
 
     def __init__(self) -> None:
@@ -178,7 +180,7 @@ class Crawl(RuleBasedStateMachine):
         finally:
             if self.asked.get(flight.origin) is answer:
                 del self.asked[flight.origin]
-        return self.origins.cache._learn(flight.origin, flight.answer)
+        return learn(self.origins.cache, flight.origin, flight.answer)
 
     @rule(origin=NAMES, is_queued=st.booleans())
     def enter_or_leave_a_queue(self, origin: Origin, is_queued: bool) -> None:
@@ -285,14 +287,14 @@ class Crawl(RuleBasedStateMachine):
         for origin, queue in self.flights.queues.items():
             stays = queue.callers or queue.waiting or queue.held
             is_asked = queue.fetch is not None or queue.being_told
-            has_wakeup = origin in self.flights._alarm
+            wakes_up = has_wakeup(self.flights, origin)
             status, _ = self.origins.cache.status_of(origin)
             due = steps(status, queue, self.flights.clock(), self.flights.limits)
-            assert has_wakeup or not due, "the alarm is not what the queue needs"
+            assert wakes_up or not due, "the alarm is not what the queue needs"
             if stays:
-                assert is_asked or has_wakeup, queue
+                assert is_asked or wakes_up, queue
             if queue.has_leaving:
-                assert queue.has_turn or is_asked or has_wakeup, queue
+                assert queue.has_turn or is_asked or wakes_up, queue
             assert not queue.is_empty or is_asked, "nobody needs it"
 
     @invariant()
@@ -319,7 +321,7 @@ class Crawl(RuleBasedStateMachine):
         assert not self.callers
 
 
-class CrawlWithSmallPool(Crawl):
+class CrawlWithSmallPool(QueueMachine):
     """Slow fetches give way: one may run at a time."""
 
     has_small_pool = True
@@ -329,8 +331,8 @@ class CrawlWithSmallPool(Crawl):
             super().__init__()
 
 
-@pytest.mark.parametrize("crawl", [Crawl, CrawlWithSmallPool])
-def test_nobody_is_stuck_whatever_happens(crawl: type[Crawl]) -> None:
+@pytest.mark.parametrize("crawl", [QueueMachine, CrawlWithSmallPool])
+def test_nobody_is_stuck_whatever_happens(crawl: type[QueueMachine]) -> None:
     run_state_machine_as_test(
         crawl, settings=settings(stateful_step_count=60, deadline=None)
     )  # type: ignore[no-untyped-call]

@@ -12,62 +12,49 @@ from pathlib import Path
 from typing import Any
 
 from scrapy import Request, Spider, signals
-from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
 import scrapy_rep
 from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
+from tests.helpers.events import EventRecorder, write
 from tests.helpers.held import a_while
 from tests.helpers.invariant import Invariant, watched
 
 
 def record(kind: str, **about: Any) -> None:
-    line = json.dumps({"t": time.monotonic(), "kind": kind, **about}) + "\n"
-    file = os.open(os.environ["CRAWL_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, line.encode())
-    os.close(file)
+    write(json.dumps({"t": time.monotonic(), "kind": kind, **about}))
 
 
-class Recorder:
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Recorder:
-        ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
-        return cls(crawler)
+class WorldRecorder(EventRecorder):
+    kinds = {
+        signals.request_scheduled: "scheduled",
+        signals.request_dropped: "dropped",
+        signals.request_reached_downloader: "reached",
+        rep_signals.request_held: "held",
+        rep_signals.request_released: "released",
+        rep_signals.request_given_up: "given_up",
+    }
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler = crawler
-        self._kinds = {
-            signals.request_scheduled: "scheduled",
-            signals.request_dropped: "dropped",
-            signals.request_reached_downloader: "reached",
-            rep_signals.request_held: "held",
-            rep_signals.request_released: "released",
-            rep_signals.request_given_up: "given_up",
-        }
-        for signal in self._kinds:
-            crawler.signals.connect(self._request_seen, signal)
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
-        crawler.signals.connect(self._resolved, rep_signals.robots_resolved)
+        super().__init__(crawler)
         self._invariants: list[Invariant] = []
         construct = watched(
             lambda text: record("stuck", detail=text), self._invariants.append
         )
         RepMiddleware.__init__ = construct  # type: ignore[method-assign]
 
-    def _opened(self) -> None:
+    def opened(self) -> None:
         call_later(float(os.environ["CRAWL_LIMIT"]), self._too_long)
         if seconds := os.environ.get("CRAWL_CLOSES"):
             call_later(float(seconds), self._close)
         record("opened")
 
     def _close(self) -> None:
-        engine: Any = self._crawler.engine
+        engine: Any = self.crawler.engine
         if engine.spider is not None:
             deferred_from_coro(engine.close_spider_async(reason="enough"))
 
@@ -75,19 +62,17 @@ class Recorder:
         record("hangs", detail=self._invariants[0].snapshot())
         os._exit(3)
 
-    def _request_seen(self, request: Request, signal: Any, **_: Any) -> None:
-        if request.callback is not NO_CALLBACK:  # else it is a robots.txt
-            record(self._kinds[signal], url=request.url, priority=request.priority)
+    def seen(self, kind: str, request: Request) -> None:
+        record(kind, url=request.url, priority=request.priority)
 
-    def _resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
+    def resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
         record("resolved", url=f"{origin}/robots.txt", detail=outcome.value)
 
-    def _closed(self, reason: str) -> None:
-        assert self._crawler.stats is not None
+    def closed(self, reason: str) -> None:
         numbers = (int, float)
         stats = {
             name: value
-            for name, value in self._crawler.stats.get_stats().items()
+            for name, value in self.stats.items()
             if isinstance(value, numbers)
         }
         record("closed", detail=reason, stats=stats)

@@ -90,6 +90,7 @@ def raw(data: bytes, *, reset: bool = False) -> Behaviour:
             if (
                 data
             ):  # a RST overtakes what was sent: give the client time to read that first
+                # (nothing on this side tells when it has)
                 await asyncio.sleep(0.1)
             connection.reset()
         else:
@@ -127,11 +128,27 @@ def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> Behaviour:
 
 
 def after(seconds: float, behaviour: Behaviour | str | bytes | int) -> Behaviour:
+    """A slow site. Where something has to happen meanwhile, and can be seen, use :func:`once`."""
     then = as_behaviour(behaviour)
 
     async def behave(hit: Hit, connection: Connection) -> None:
         await asyncio.sleep(seconds)
         await then(hit, connection)
+
+    return behave
+
+
+def once(
+    happened: Callable[[], object], then: Behaviour | str | bytes | int = "page"
+) -> Behaviour:
+    """Answer when *happened* returns what is true, however long that takes. It is called in the thread of the
+    sites."""
+    behaviour = as_behaviour(then)
+
+    async def behave(hit: Hit, connection: Connection) -> None:
+        while not happened():
+            await asyncio.sleep(0.01)
+        await behaviour(hit, connection)
 
     return behave
 
@@ -145,7 +162,7 @@ def in_turn(*behaviours: Behaviour | str | bytes | int) -> Behaviour:
     return behave
 
 
-class Stream:
+class LongBody:
     """A long body that counts how much of it could be sent before the client hung up."""
 
     def __init__(self, start: bytes, length: int, *, announce: bool = True) -> None:

@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
 }
 ONE_ATTEMPT: dict[str, Any] = {"REP_RETRY_DELAY": 60.0}
 """An unreachable origin isn't tried again within the test, however slow the machine is."""
-CRAWL_TIMEOUT = 60.0
+CRAWL_TIMEOUT = 150.0
 # The threads that the tests' own servers run in.
 _SERVERS = ("sites", "ftp")
 

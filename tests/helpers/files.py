@@ -31,7 +31,31 @@ def script(path: Path, *statements: str) -> None:
         db.executescript(";".join(statements))
 
 
+def connections_to(
+    path: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> list[sqlite3.Connection]:
+    """From now on, those that the package opens to this file (None: to a temporary one), as they come."""
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(database: Any, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(database, *arguments, **options)
+        if str(database) == str(path or ""):
+            made.append(connection)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    return made
+
+
+def impatient_storages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again at once, and a process that is locked out hardly waits."""
+    monkeypatch.setattr("scrapy_rep.storages.client._RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("scrapy_rep.storages.sqlite._LOCK_SECONDS", 0.05)
+
+
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can't be written is tried again soon."""
     monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.1)
     for module in ("spool", "seeding"):
         monkeypatch.setattr(f"scrapy_rep.seeding.{module}.RETRY_SECONDS", 0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep import signals
-from tests.helpers.behaviours import RULES, Behaviour, as_behaviour
+from tests.helpers.behaviours import RULES, Behaviour, as_behaviour, once
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.servers import Connection, Hit, Site
 
@@ -42,14 +41,7 @@ class Gate:
 
 
 def when_open(gate: Gate, then: Any) -> Behaviour:
-    behaviour = as_behaviour(then)
-
-    async def behave(hit: Hit, connection: Connection) -> None:
-        while not gate.opened:
-            await asyncio.sleep(0.01)
-        await behaviour(hit, connection)
-
-    return behave
+    return once(lambda: gate.opened, then)
 
 
 def silent_until_open(then: Any = RULES) -> Gate:

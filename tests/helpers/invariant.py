@@ -36,6 +36,10 @@ class Standing(NamedTuple):
         return bool(stays) or not self.has_turn
 
 
+def has_wakeup(flights: Any, origin: Any) -> bool:
+    return origin in flights._alarm
+
+
 def queues_of(middleware: Any) -> Iterator[Standing]:
     """The one place that reads private names: change it with them."""
     flights = middleware.origins.flights
@@ -48,17 +52,17 @@ def queues_of(middleware: Any) -> Iterator[Standing]:
                 len(queue.held),
                 len(queue.leaving_held) + len(queue.leaving_others),
                 is_asked=queue.fetch is not None or bool(queue.being_told),
-                has_wakeup=origin in flights._alarm,
+                has_wakeup=has_wakeup(flights, origin),
                 has_turn=queue.has_turn,
             )
 
 
 def events_of(middleware: Any) -> list[tuple[Any, str]]:
     """The objects and names of the methods after which it must be true, synchronous ones."""
-    flights = middleware.origins.flights
+    flights, gate = middleware.origins.flights, middleware._gate
     return [
-        (middleware._gate, "next_request"),
-        (middleware._gate, "look_for_pending_requests"),
+        (gate, "next_request"),
+        (gate, "look_for_pending_requests"),
         (flights._alarm, "_ring"),
         (flights, "_take_off"),
         (flights, "_came_down"),

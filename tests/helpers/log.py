@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.helpers.crawling import CrawlResult
 
 Source = CrawlResult | Iterable[logging.LogRecord]
@@ -51,6 +53,11 @@ def summary(result: CrawlResult) -> list[str]:
         else:
             whole.append(line)
     return whole
+
+
+def remember(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Of what was told or seen already, the package remembers *most* from now on, not hundreds of thousands."""
+    monkeypatch.setattr("scrapy_rep.engine.log._REMEMBERED", most)
 
 
 @contextmanager

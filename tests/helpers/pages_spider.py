@@ -1,7 +1,7 @@
 """The spider and an extension of `tests.helpers.process`: they write what happens into `CRAWL_EVENTS`.
 
 `CRAWL_ENDS`, such as `SIGKILL released 17`, is a signal that the process sends itself at that event: some
-moments are too short to be hit from outside."""
+moments are too short to be hit from outside. By `CRAWL_AHEAD` seconds the clock is ahead."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ from typing import Any
 from urllib.parse import urljoin
 
 from scrapy import Request, Spider, signals
-from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.http import Response
-from scrapy.http.request import NO_CALLBACK
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep import signals as rep_signals
+from tests.helpers.events import EventRecorder, write
 
 COUNTS: Counter[str] = Counter()
 
 
 def record(kind: str, url: str = "", detail: object = "") -> None:
-    line = "\t".join((kind, url, str(detail).replace("\n", " "))) + "\n"
-    file = os.open(os.environ["CRAWL_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, line.encode())
-    os.close(file)
+    write("\t".join((kind, url, str(detail).replace("\n", " "))))
     COUNTS[kind] += 1
     if ends := os.environ.get("CRAWL_ENDS"):
         name, wanted, count = ends.split()
         if kind == wanted and COUNTS[kind] == int(count):
             os.kill(os.getpid(), signal.Signals[name])
+
+
+def set_clock(ahead: float) -> None:
+    """Put this process' clock forward by *ahead* seconds."""
+    real_time = time.time
+    time.time = lambda: real_time() + ahead
+    # The middleware, which is made after the extensions, has the real one from its import.
+    RepMiddleware.clock = staticmethod(time.time)
 
 
 def record_page(response: Response) -> None:
@@ -48,43 +53,32 @@ def record_page(response: Response) -> None:
 PAGE_AS_EVER = "dont_filter=False marks=[]"
 
 
-class Recorder:
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Recorder:
-        # How often the engine looks whether the crawl is over; Scrapy's 5 make most runs longer.
-        ExecutionEngine._SLOT_HEARTBEAT_INTERVAL = 0.1
-        return cls(crawler)
+class Recorder(EventRecorder):
+    kinds = {
+        rep_signals.request_held: "held",
+        rep_signals.request_released: "released",
+        signals.request_scheduled: "scheduled",
+        signals.request_dropped: "dropped",
+        signals.request_reached_downloader: "reached",
+        signals.response_downloaded: "downloaded",
+        signals.request_left_downloader: "left",
+    }
 
     def __init__(self, crawler: Crawler) -> None:
-        self._kinds = {
-            rep_signals.request_held: "held",
-            rep_signals.request_released: "released",
-            signals.request_scheduled: "scheduled",
-            signals.request_dropped: "dropped",
-            signals.request_reached_downloader: "reached",
-            signals.response_downloaded: "downloaded",
-            signals.request_left_downloader: "left",
-        }
-        for one in self._kinds:
-            crawler.signals.connect(self._request_seen, one)
-        crawler.signals.connect(self._resolved, rep_signals.robots_resolved)
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
-        self._stats = crawler.stats
+        super().__init__(crawler)
+        set_clock(float(os.environ["CRAWL_AHEAD"]))
 
-    def _request_seen(self, request: Request, signal: Any, **_: Any) -> None:
-        if request.callback is not NO_CALLBACK:  # else it is a robots.txt
-            record(self._kinds[signal], request.url)
+    def seen(self, kind: str, request: Request) -> None:
+        record(kind, request.url)
 
-    def _resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
+    def resolved(self, origin: Any, outcome: Any, **_: Any) -> None:
         record("resolved" if outcome.value != "unreachable" else "refused", str(origin))
 
-    def _opened(self) -> None:
+    def opened(self) -> None:
         record("opened")
 
-    def _closed(self, reason: str) -> None:
-        assert self._stats is not None
-        for key, value in self._stats.get_stats().items():
+    def closed(self, reason: str) -> None:
+        for key, value in self.stats.items():
             record("stat", key, value)
         record("closed", detail=reason)
 

@@ -86,7 +86,11 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 class Crawl:
-    """Starts at once, leaves its files in *folder*. *ends*: see `tests.helpers.pages_spider`."""
+    """Starts at once, leaves its files in *folder*.
+
+    :param ends: a signal that it sends itself, see `tests.helpers.pages_spider`
+    :param ahead: seconds by which its clock is ahead of ours: no test waits for a date to change
+    """
 
     def __init__(
         self,
@@ -96,6 +100,7 @@ class Crawl:
         *,
         reactor: str = "asyncio",
         ends: str = "",
+        ahead: float = 0.0,
         spider: Path = SPIDER,
         **arguments: str,
     ) -> None:
@@ -114,7 +119,9 @@ class Crawl:
                 settings={**SETTINGS, **REACTORS[reactor], **(settings or {})},
             ),
             cwd=folder,
-            variables=environment(CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends),
+            variables=environment(
+                CRAWL_EVENTS=str(self._events), CRAWL_ENDS=ends, CRAWL_AHEAD=str(ahead)
+            ),
             output=self._log,
         )
 

@@ -60,11 +60,15 @@ class RedisServer:
         except OSError:
             return False
 
-    def flush(self) -> None:
+    def ask(self, *command: Any) -> Any:
+        """Send a command as another client does."""
         import redis
 
         with redis.Redis.from_url(self.url) as client:
-            client.flushall()
+            return client.execute_command(*command)
+
+    def flush(self) -> None:
+        self.ask("FLUSHALL")
 
     def stop(self) -> None:
         if self._process is not None:

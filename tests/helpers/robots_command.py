@@ -161,11 +161,11 @@ async def robots_crawls(
             "the command chooses its reactor itself: run with --reactor=asyncio"
         )
 
-    class Process(CommandProcess):
+    class ProcessOfThisLoop(CommandProcess):
         loop = asyncio.get_running_loop()
 
     more["settings"] = {**({"USER_AGENT": agent} if agent else {}), **(settings or {})}
-    run = partial(robots_here, folder, *arguments, process=Process, **more)
+    run = partial(robots_here, folder, *arguments, process=ProcessOfThisLoop, **more)
     return await asyncio.wait_for(asyncio.to_thread(run), PATIENCE)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import scrapy
 
-PATIENCE = 60.0
+PATIENCE = 150.0
 """Seconds, for whatever should take one: other tests may run on the same machine."""
 _FORKSERVER = get_context("forkserver")
 _FORKSERVER.set_forkserver_preload(

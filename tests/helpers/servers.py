@@ -19,7 +19,8 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Coroutine, Mapping
+import weakref
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -99,9 +100,10 @@ class Site:
         self.pages: dict[str, Behaviour] = {"/robots.txt": as_behaviour(404)}
         self.requests: list[Hit] = []
         self.connections = 0
+        self._listener: socket.socket | None = None
+        self._context: ssl.SSLContext | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._transports: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def url(self, path: str = "/", *, user: str | None = None) -> str:
         at = f"{user}@" if user else ""
@@ -130,48 +132,65 @@ class Site:
         return 1 <= self.count(path) <= (2 if is_reactor_installed() else 4)
 
     async def start(self, port: int, context: ssl.SSLContext | None) -> None:
-        self._server = await asyncio.start_server(
-            self._serve, self.host, port, ssl=context, limit=1 << 20
-        )
-        self.port = self._server.sockets[0].getsockname()[1]
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        self._listener = socket.create_server((self.host, port), family=family)
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._context = context
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._listener, self._accept, self._listener)
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+        await asyncio.sleep(0)  # whatever was accepted last has begun now
         for task in self._tasks:
             task.cancel()
-        for writer in self._writers:
-            writer.transport.abort()
-        await asyncio.sleep(0)  # let what was cancelled end
+        while self._tasks:
+            await asyncio.sleep(0)
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.sleep(0)  # their sockets are closed now
 
-    def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> Awaitable[None]:
-        """Known from its first moment: a connection that nobody closes is a warning in a later test."""
-        self._writers.add(writer)
-        return self._served(reader, writer)
-
-    async def _served(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self.connections += 1
-        connection = Connection(reader, writer)
+    def _accept(self, listener: socket.socket) -> None:
+        """A connection is known from its first moment: one that nobody closes is a warning in a later test,
+        whichever that is. (`asyncio.Server` loses those that come while it is being closed.)"""
         try:
-            while connection.open and (hit := await self._read(connection)):
-                self.requests.append(hit)
-                default = self.pages.get(
-                    hit.path, answer("<p>a page", type="text/html")
-                )
-                await self.pages.get(hit.target, default)(hit, connection)
+            sock, _ = listener.accept()
+        except OSError:  # the client is gone again
+            return
+        sock.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._connected(sock))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connected(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=1 << 20)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        try:
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, sock, ssl=self._context
+            )
+        except (OSError, asyncio.CancelledError):  # it gave up the handshake, say
+            sock.close()
+            return
+        self._transports.add(transport)
+        try:
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            await self._serve(Connection(reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client, or the test, is gone
         finally:
-            self._tasks.discard(task)
-            self._writers.discard(writer)
-            writer.close()
+            transport.close()
+
+    async def _serve(self, connection: Connection) -> None:
+        self.connections += 1
+        while connection.open and (hit := await self._read(connection)):
+            self.requests.append(hit)
+            default = self.pages.get(hit.path, answer("<p>a page", type="text/html"))
+            await self.pages.get(hit.target, default)(hit, connection)
 
     @staticmethod
     async def _read(connection: Connection) -> Hit | None:
@@ -258,7 +277,7 @@ class Sites:
 
 class LoopThread:
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(
             target=self.loop.run_forever, name="sites", daemon=True
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape
 
+import pytest
 from scrapy.http import Response
 
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -75,6 +76,20 @@ def listing(*sitemaps: str, rules: str = "") -> str:
 def lists(site: Site, *paths: str) -> Site:
     site.set("/robots.txt", listing(*map(site.url, paths)))
     return site
+
+
+def lists_two(site: Site) -> Site:
+    """It lists a sitemap of two pages and of something that is none, and a sitemap that is gone."""
+    site.set(
+        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
+    )
+    site.set("/gone.xml", 404)
+    return lists(site, "/a.xml", "/gone.xml")
+
+
+def in_the_scheduler(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Of one origin's listed pages, *most* are in the scheduler at a time; the others wait in the spool."""
+    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_PAGES_OF_A_SITE", most)
 
 
 async def seeded(

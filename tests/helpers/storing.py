@@ -11,6 +11,10 @@ from typing import Any
 
 from scrapy.utils.test import get_crawler
 
+from scrapy_rep.origins.answer import Answer
+from scrapy_rep.origins.cache import RobotsCache
+from scrapy_rep.origins.state import OriginState
+from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import Entry, Storage, UnreadableEntry, client
@@ -40,6 +44,16 @@ def rules(
         **values,
     }
     return Entry(origin, **whole)
+
+
+def know(cache: RobotsCache, entry: Entry) -> OriginState:
+    """Have *cache* know what *entry* says of its origin, as if that had been fetched."""
+    return cache._take(Origin.from_url(entry.origin), entry)
+
+
+def learn(cache: RobotsCache, origin: Origin, answer: Answer) -> OriginState:
+    """Have *cache* learn from the answer to a fetch that there wasn't."""
+    return cache._learn(origin, answer)
 
 
 def missing(origin: str = A, at: float = NOW) -> Entry:

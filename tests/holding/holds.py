@@ -67,8 +67,9 @@ def run(path: Path) -> tuple[DiskHold, dict[str, list[Held]]]:
 
 def file_of(hold: DiskHold) -> sqlite3.Connection:
     """What *hold* reads and writes in the event loop."""
-    assert hold.journal._db is not None
-    return hold.journal._db
+    connection = hold.journal._db
+    assert connection is not None
+    return connection
 
 
 def ran(hold: DiskHold, seconds: float) -> None:

@@ -265,7 +265,7 @@ async def test_an_obstacle_is_said_once_at_the_start(
         ] * 3
 
 
-class Late:
+class ChangesNothing:
     def process_request(self, request: Request) -> None:
         pass
 
@@ -285,7 +285,9 @@ class Tolerant(RepMiddleware):
         return request.url.endswith("/private/1")
 
 
-@pytest.mark.parametrize("settings", [{}, {"DOWNLOADER_MIDDLEWARES": {Late: 101}}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"DOWNLOADER_MIDDLEWARES": {ChangesNothing: 101}}]
+)
 async def test_other_middlewares_are_no_obstacle(
     sites: Sites, settings: dict[str, Any]
 ) -> None:
@@ -618,10 +620,14 @@ class AtOnceSpider(LinkSpider):
     sent: list[str] = []
 
 
+def few_errbacks(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(early, "_MOST_ERRBACKS", most)
+
+
 @pytest.mark.loop
 async def test_few_errbacks_wait(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond, requests take the long road."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
+    few_errbacks(monkeypatch, 10)
     site = sites.add(robots=RULES)
     result = await follow(site, private(site, 50), AtOnceSpider, is_done=Deferred())
     result.assert_clean()
@@ -647,7 +653,7 @@ async def test_little_output_of_errbacks_waits(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipeline takes its time. Meanwhile, further requests take the long road."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 10)
+    few_errbacks(monkeypatch, 10)
     site = sites.add(robots=RULES)
     more = {
         "on_failure": lambda spider: {"an": "item"},
@@ -762,20 +768,20 @@ class WithErrback(FollowingSpider):
     rules = [Rule(LinkExtractor(), callback="parse_page", errback="failed")]
 
 
-class OwnHandler(FollowingSpider):
+class HandlesFailures(FollowingSpider):
     def _handle_failure(self, failure: Any, errback: Any) -> Any:
         self.failed(failure)
         return super()._handle_failure(failure, errback)
 
 
 @pytest.mark.scrapy_api
-@pytest.mark.parametrize("kind", [FollowingSpider, WithErrback, OwnHandler])
+@pytest.mark.parametrize("kind", [FollowingSpider, WithErrback, HandlesFailures])
 async def test_a_crawl_spider(
     sites: Sites, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of its requests has an errback, which does nothing if the rule has none: as many as
     there are may be dropped at once."""
-    monkeypatch.setattr(early, "_MOST_ERRBACKS", 5)
+    few_errbacks(monkeypatch, 5)
     links = "".join(f'<a href="/private/{number}">x</a>' for number in range(20))
     site = sites.add(robots=RULES, pages={"/": page(f'{links}<a href="/x">x</a>')})
     result = await crawl(kind, start=site.url("/"))

@@ -16,7 +16,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
 from scrapy_rep.engine.access import EngineAccess
-from tests.helpers.behaviours import RULES, after, in_turn
+from tests.helpers.behaviours import RULES, after, in_turn, once
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.held import Gate, silent_until_open, urls
 from tests.helpers.servers import Connection, Hit, Site, Sites
@@ -149,7 +149,7 @@ async def test_callbacks_get_the_request_that_the_spider_made(
         assert got == {id(one) for one in result.spider.sent}
 
 
-class PumpSpider(WatchedSpider):
+class InTwoBatches(WatchedSpider):
     async def start(self) -> AsyncIterator[Any]:
         self.batches = deque([self.requests[:10], self.requests[10:]])
         for request in self.batches.popleft():
@@ -164,7 +164,7 @@ class PumpSpider(WatchedSpider):
 
 
 async def test_a_pump_sees_two_idles(sites: Sites) -> None:
-    for result in await both(sites.add(robots=ROBOTS["slow"]()), PumpSpider):
+    for result in await both(sites.add(robots=ROBOTS["slow"]()), InTwoBatches):
         assert result.spider.idles == [10, PAGES]
 
 
@@ -174,7 +174,7 @@ async def test_a_pump_goes_on_though_an_origin_stays_down(sites: Sites) -> None:
     down = sites.add(robots=gate)
     wanted = urls(healthy, 10)
     result = await crawl(
-        PumpSpider,
+        InTwoBatches,
         {**OURS, "_REP_HOLD_IDLE": 0.2, "REP_RETRY_MAX_DELAY": 0.2},
         requests=[*urls(down, 10), *wanted],
         on_page=lambda spider: gate.open() if len(spider.responses) == 10 else None,
@@ -280,14 +280,23 @@ FEWER: dict[str, Any] = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMA
 """Fewer downloads of a site than there may be in all, as by Scrapy's default."""
 
 
+@pytest.mark.usefixtures("in_time")
 async def test_pages_come_in_order(sites: Sites) -> None:
     """Those that waited, and those for which there was no room at the gate, behind them."""
-    site = sites.add(robots=after(0.3, RULES))
-    for result in await both(
-        site, ListSpider, [FEWER, FEWER], requests=urls(site, 200)
-    ):
-        order = [int(one.url.partition("page")[2]) for one in result.spider.responses]
-        assert max(abs(place - page) for place, page in enumerate(order)) < 20, order
+    site = sites.add()
+    pages = urls(site, 200)
+    scheduled, reached = list[str](), list[str]()
+    handlers = {
+        signals.request_scheduled: lambda request: scheduled.append(request.url),
+        signals.request_reached_downloader: lambda request: reached.append(request.url),
+    }
+    site.set("/robots.txt", once(lambda: len(scheduled) == len(pages), RULES))
+    for settings in (OURS, SCRAPYS):
+        scheduled.clear()
+        reached.clear()
+        await crawl(pages, {**settings, **FEWER}, signal_handlers=handlers)
+        order = [pages.index(url) for url in reached if url in pages]
+        assert order == [*range(len(pages))]
 
 
 async def test_those_that_were_held_are_not_last(sites: Sites) -> None:

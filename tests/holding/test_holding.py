@@ -38,6 +38,7 @@ from tests.helpers.held import (
     urls,
     when_open,
 )
+from tests.helpers.invariant import is_closing
 from tests.helpers.log import at_line, lines
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Connection, Hit, Sites
@@ -67,7 +68,7 @@ async def test_those_about_to_leave_are_on_disk_after_a_stop(
             RepMiddleware
         )
         record.close()
-        as_soon_as(lambda: middleware._holding.closing, busy.open)
+        as_soon_as(lambda: is_closing(middleware), busy.open)
 
     def reached(request: Request) -> None:
         if request.url.endswith("/robots.txt"):
@@ -166,7 +167,7 @@ async def test_no_robots_txt_is_asked_for_during_a_pause(
 
     def paused() -> None:
         look()
-        later(0.4, unpause)
+        later(0.4, unpause)  # time for what must not happen during a pause
 
     def unpause() -> None:
         look()

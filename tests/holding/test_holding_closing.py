@@ -47,7 +47,7 @@ from tests.holding.closing import SLOW, assert_closed_soon
 pytestmark = pytest.mark.slow
 
 
-class Pipeline:
+class KeepsItems:
     """Keeps items, and knows whether one came after its end."""
 
     events: list[str] = []
@@ -60,7 +60,7 @@ class Pipeline:
         self.events.append("closed")
 
 
-class Held:
+class TwoSitesHeld:
     """Two sites with 20 requests each, of which one answers 503 (its next robots.txt request may be in
     flight), and the other is silent. When all are held, *stop* is called: the crawl ends soon."""
 
@@ -94,10 +94,12 @@ async def test_without_jobdir_they_are_given_up(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What their errbacks yield reaches the pipelines."""
-    monkeypatch.setattr(Pipeline, "events", [])
-    held = Held(sites, lambda record: deferred_from_coro(record.engine.stop_async()))
+    monkeypatch.setattr(KeepsItems, "events", [])
+    held = TwoSitesHeld(
+        sites, lambda record: deferred_from_coro(record.engine.stop_async())
+    )
     result = await held.crawl(
-        ITEM_PIPELINES={Pipeline: 1},
+        ITEM_PIPELINES={KeepsItems: 1},
         on_failure=lambda spider: [{"url": spider.errors[-1][0].url}],
     )
     assert result.reason == "shutdown"
@@ -107,8 +109,8 @@ async def test_without_jobdir_they_are_given_up(
     assert all("; the crawl ended" in str(error) for error in errors)
     assert all("503" in str(error) for error in errors[:20])
     assert (result.stat("rep/given_up"), result.stats["rep/held/now"]) == (40, 0)
-    assert sorted(Pipeline.events[:-1]) == sorted(held.urls)
-    assert Pipeline.events[-1] == "closed"
+    assert sorted(KeepsItems.events[:-1]) == sorted(held.urls)
+    assert KeepsItems.events[-1] == "closed"
 
 
 async def test_a_stop_during_a_check_loses_no_request(
@@ -149,7 +151,7 @@ async def test_those_that_only_waited_end_as_without_us(
 @pytest.mark.loop
 async def test_with_jobdir_they_are_kept(sites: Sites, tmp_path: Path) -> None:
     """The next crawl with it fetches each of them once, in the order in which they were held."""
-    settings, held = {**SLOW, "JOBDIR": str(tmp_path)}, Held(sites)
+    settings, held = {**SLOW, "JOBDIR": str(tmp_path)}, TwoSitesHeld(sites)
     result = await held.crawl(**settings)
     assert result.failures == result.responses == {}
     assert result.stats["rep/held/now"] == 40
@@ -225,7 +227,7 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
     busy, other, known = sites.add(robots=503), sites.add(robots=silence()), sites.add()
     outcomes: list[Any] = []
 
-    class Spider(ListSpider):
+    class DownloadsInErrback(ListSpider):
         async def failed(self, failure: Any) -> None:
             super().failed(failure)
             with pytest.raises(RobotsUnreachable):
@@ -239,7 +241,9 @@ async def test_what_errbacks_download_at_the_end(sites: Sites) -> None:
     )  # type: ignore[attr-defined]
     times = {"REP_RETRY_DELAY": NEVER, "REP_RETRY_MAX_DELAY": NEVER}
     wanted = [*urls(busy, 1), *urls(known, 1)]
-    result = await record.crawl(Spider, requests=wanted, **{**SLOW, **times})
+    result = await record.crawl(
+        DownloadsInErrback, requests=wanted, **{**SLOW, **times}
+    )
     assert_closed_soon(result)
     assert outcomes == [200]
     assert await record.concurrency() == [16, 16]
@@ -315,10 +319,10 @@ class SharedScheduler(BaseScheduler):
 @pytest.fixture
 def shared() -> type[SharedScheduler]:
 
-    class Shared(SharedScheduler):
+    class OneQueueForAll(SharedScheduler):
         queue, seen, persist = [], set(), True
 
-    return Shared
+    return OneQueueForAll
 
 
 class Once(ListSpider):

@@ -298,13 +298,14 @@ class ByUrl:
         return request.url.encode()
 
 
-class Failing:
+class FailingFingerprinter:
     def fingerprint(self, request: Request) -> bytes:
         raise KeyError("id")
 
 
 @pytest.mark.parametrize(
-    ("kind", "recognised"), [(ByUrl, [True, False]), (Failing, [False] * 2)]
+    ("kind", "recognised"),
+    [(ByUrl, [True, False]), (FailingFingerprinter, [False] * 2)],
 )
 def test_fingerprints_of_a_project(
     path: Path, kind: type, recognised: list[bool]

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.behaviours import RULES, after, reset, silence
+from tests.helpers.behaviours import RULES, after, once, reset, silence
 from tests.helpers.held import NEVER, silent_until_open
 from tests.helpers.pages_spider import PAGE_AS_EVER
 from tests.helpers.process import Crawl
@@ -215,22 +215,38 @@ def test_after_a_graceful_stop_each_held_page_is_fetched_exactly_once(
         }
 
 
+def queued_in(queue: Path) -> bool:
+    """Whether Scrapy has requests on disk. Its list of queues alone is no request."""
+    files = [path for path in queue.rglob("*") if path.is_file()]
+    return any(path.name != "active.json" for path in files)
+
+
 @pytest.mark.parametrize("kill", [True, False])
 def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
     sites: Sites, crawl: Callable[..., Crawl], tmp_path: Path, kill: bool
 ) -> None:
     """Of Scrapy's own; not after an orderly stop."""
     gate = silent_until_open("answered")
-    site = sites.add(robots="", pages={"/hang": gate})
+    # More than may wait at the gate for the first answer, which comes when all are scheduled.
+    paths = [f"/{number}" for number in range(20)]
+    runs: list[Crawl] = []
+    robots = once(lambda: runs and len(runs[0].of("scheduled")) == len(paths), "")
+    site = sites.add(robots=robots, pages=dict.fromkeys(paths, gate))
+    urls = [site.url(path) for path in paths]
     settings = {
         "JOBDIR": tmp_path / "job",
         "CONCURRENT_REQUESTS": 1,
-        "_REP_HOLD_GRACE": 5,
+        "_REP_HOLD_GRACE": NEVER,
+        # On a slow machine the answer is late, and then the gate takes as many as may be held.
+        "REP_HOLD_MAX_REQUESTS": 1,
     }
-    # More than may wait at the gate for the first answer.
-    urls = [site.url("/hang"), *(site.url(f"/{number}") for number in range(20))]
     run = crawl(urls, settings)
-    run.wait_until(lambda: site.count("/hang"), "the first page")
+    runs.append(run)
+    queue = tmp_path / "job" / "requests.queue"
+    run.wait_until(
+        lambda: site.pages_asked and queued_in(queue),
+        "a page to hang while others are in Scrapy's queue",
+    )
     if kill:
         run.kill()
         gate.open()
@@ -239,10 +255,7 @@ def test_after_a_kill_the_next_run_tells_of_the_broken_queue(
         run.wait_until(lambda: "Closing spider" in run.log, "Scrapy to hear it")
         gate.open()
         assert run.join().reason == "shutdown"
-        queue = tmp_path / "job" / "requests.queue"
-        assert any(
-            one.is_file() and one.name != "active.json" for one in queue.rglob("*")
-        )
+        assert queued_in(queue)
     after = crawl(urls if kill else [], settings).join()
     assert after.reason == "finished"
     told = [one.log.count("was killed. Scrapy saves its queue") for one in (run, after)]

@@ -292,7 +292,7 @@ async def test_all_who_wait_for_the_same_answer_are_told(
     assert [end.status for end in Downloading.ends] == [200] * 6
 
 
-class Hanging:
+class HangingMiddleware:
     """A component of the project that never lets a robots.txt request go on: on its way there, or back."""
 
     where = ""
@@ -312,11 +312,11 @@ async def test_a_middleware_that_never_returns_stops_only_those_who_wait_for_it(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """That is no queue: time goes on, and requests are given up."""
-    monkeypatch.setattr(Hanging, "where", where)
+    monkeypatch.setattr(HangingMiddleware, "where", where)
     site, record = sites.add(robots=RULES), Bounded(SECONDS)
     result = await record.crawl(
         urls(site, 3),
-        DOWNLOADER_MIDDLEWARES={Hanging: 450},
+        DOWNLOADER_MIDDLEWARES={HangingMiddleware: 450},
         REP_HOLD_MAX_WAIT=0.5,
         _REP_HOLD_GRACE=0.1,
         JOBDIR=str(tmp_path),

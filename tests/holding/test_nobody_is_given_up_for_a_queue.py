@@ -162,10 +162,10 @@ class Pausing(ListSpider):
     async def start(self) -> Any:
         async for request in super().start():
             yield request
-        await a_while(0.2)
+        await a_while(0.2)  # past the grace: no event says that a request waits on
         engine: Any = self.crawler.engine
         engine.pause()
-        await a_while(self.seconds)
+        await a_while(self.seconds)  # the time that must not count
         engine.unpause()
 
 
@@ -189,14 +189,14 @@ async def test_the_time_of_a_pause_does_not_count(
     assert set(result.responses) == set(wanted)
 
 
-class Late:
+class LateMiddleware:
     """A middleware of the project: a request waits in it, after the gate, while others go on."""
 
     url = ""
     until: Any = None
 
     async def process_request(self, request: Request) -> None:
-        while request.url == Late.url and not Late.until():
+        while request.url == LateMiddleware.url and not LateMiddleware.until():
             await a_while(0.01)
 
 
@@ -209,15 +209,15 @@ async def test_a_page_whose_origin_was_forgotten_after_the_gate_is_not_lost(
         sites.add(robots=RULES),
     )
     wanted, record = site.url("/wanted"), Bounded(SECONDS)
-    monkeypatch.setattr(Late, "url", wanted)
-    monkeypatch.setattr(Late, "until", lambda: other.pages_asked)
+    monkeypatch.setattr(LateMiddleware, "url", wanted)
+    monkeypatch.setattr(LateMiddleware, "until", lambda: other.pages_asked)
     settings = {
         "JOBDIR": str(tmp_path),
         "REP_CACHE_MAX_ORIGINS": 1,
         "REP_DOWNLOAD_TIMEOUT": NEVER,
         "_REP_HOLD_GRACE": 0.05,
         "REP_HOLD_MAX_WAIT": NEVER,
-        "DOWNLOADER_MIDDLEWARES": {Late: 50},
+        "DOWNLOADER_MIDDLEWARES": {LateMiddleware: 50},
     }
     parts = [
         site.url("/first"),
@@ -280,13 +280,13 @@ async def test_a_page_that_passed_the_gate_does_not_fail_for_a_later_outage(
         Bounded(SECONDS),
     )
     wanted, later = site.url("/wanted"), site.url("/later")
-    monkeypatch.setattr(Late, "url", wanted)
-    monkeypatch.setattr(Late, "until", lambda: site.robots_fetches >= 2)
+    monkeypatch.setattr(LateMiddleware, "url", wanted)
+    monkeypatch.setattr(LateMiddleware, "until", lambda: site.robots_fetches >= 2)
     result = await record.crawl(
         InParts,
         parts=[site.url("/first"), lambda: site.pages_asked, wanted, 1.2, later],
         **folder,
-        DOWNLOADER_MIDDLEWARES={Late: 50},
+        DOWNLOADER_MIDDLEWARES={LateMiddleware: 50},
         REP_CACHE_MIN_TTL=0,
         REP_HOLD_MAX_WAIT=5.0,
         REP_RETRY_DELAY=0.3,

@@ -20,7 +20,7 @@ from tests.helpers.files import aside, ask, change, impatient, script
 from tests.helpers.held import Gate, Record, as_soon_as, later, urls
 from tests.helpers.log import lines, warnings
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import urlset
+from tests.helpers.sitemaps import in_the_scheduler, urlset
 from tests.seeding.listed import Listed as ListedSite
 from tests.storages.faults import Corrupted, Disk, Fault, Locked
 
@@ -40,7 +40,7 @@ INSERT = "INSERT INTO held (origin, since, state, request) VALUES (?, ?, 0, ?)"
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     impatient(monkeypatch)
     # So that most pages wait in the spool.
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_PAGES_OF_A_SITE", 20)
+    in_the_scheduler(monkeypatch, 20)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._GUARANTEED_PAGES", 5)
 
 
@@ -125,6 +125,7 @@ async def test_recovering_when_it_works_again(sites: Sites, tmp_path: Path) -> N
         fault.end()
         as_soon_as(recovered, let_go)
 
+    # Time for attempts to write that fail, of which nothing tells.
     record = when_held(5, lambda: later(0.2, end))
     with captured_log() as log, fault.possible():
         result = await run(urls(other, 5), tmp_path, record)
@@ -189,6 +190,7 @@ async def test_listing_what_stays_locked(listed: ListedSite, tmp_path: Path) -> 
     [warning] = warnings(first, without="Could not finish writing")
     assert fault.words in warning
     opened = Record()
+    # Time for attempts to open the file that fail, of which nothing tells.
     opened.handlers[signals.spider_opened] = lambda: later(0.4, fault.end)
     with fault.possible():
         second = await seed(listed, tmp_path, opened)
@@ -235,7 +237,7 @@ async def test_damaged_in_mid_crawl(
     def begin() -> None:  # when most pages wait in the file
         for fault in faults:
             fault.begin()
-        later(0.3, gate.open)
+        later(0.3, gate.open)  # time for the pages to meet the faults
 
     monkeypatch.setattr("scrapy_rep.storages.journal.connect", faults[0].connect)
     wanted, more = (

@@ -138,7 +138,7 @@ def test_children_of_one_entry() -> None:
     assert "an entry is longer than 262144 characters" in str(reader.problem)
 
 
-class Spy:
+class ZlibSpy:
     """Stands for the `zlib` of a module, and counts."""
 
     error = zlib.error
@@ -152,7 +152,7 @@ class Spy:
 
 
 class _Stream:
-    def __init__(self, stream: Any, spy: Spy) -> None:
+    def __init__(self, stream: Any, spy: ZlibSpy) -> None:
         self._stream, self._spy = stream, spy
 
     def decompress(self, *arguments: Any) -> bytes:
@@ -167,7 +167,7 @@ def in_steps(
     data: bytes, monkeypatch: pytest.MonkeyPatch, **limits: int
 ) -> tuple[Any, int, int]:
     """Read a sitemap: the reader, how many steps it took, and how much was unpacked in one."""
-    spy = Spy()
+    spy = ZlibSpy()
     monkeypatch.setattr(unpack, "zlib", spy)
     reader = SitemapReader(**limits)
     steps = most = last = 0
@@ -235,7 +235,7 @@ def test_packed_files_of_the_largest_size_are_read_as_before() -> None:
 
 
 def test_members_of_a_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
-    spy = Spy()
+    spy = ZlibSpy()
     monkeypatch.setattr(answer, "zlib", spy)
     assert decode(EMPTY * 25_600, "gzip") == (b"", True)
     assert spy.streams <= 100

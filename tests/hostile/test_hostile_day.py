@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.behaviours import (
     RULES,
-    Stream,
+    LongBody,
     answer,
     encoded,
     gzip_bomb,
@@ -57,7 +57,7 @@ def robots_files() -> dict[str, Any]:
         "foreign letters": redirect("http://" + "é" * 4_000 + "/robots.txt"),
         "a status of 23 digits": raw(b"HTTP/1.1 99999999999999999999999 Yes\r\n\r\n"),
         "no HTTP": raw(b"\0" * 5000),
-        "an endless body": Stream(RULES.encode(), 1 << 34, announce=False),
+        "an endless body": LongBody(RULES.encode(), 1 << 34, announce=False),
         "a body shorter than it says": lying_length(RULES.encode(), 5000),
         "silence": silence(),
         "a reset": reset(),
@@ -96,7 +96,7 @@ def sitemap_files() -> dict[str, Any]:
         "many hosts as text": "".join(f"http://h{n}.example/\n" for n in range(2_000)),
         "an index of many": index(f"/none{n}.xml" for n in range(2_000)),
         "silence": silence(b"HTTP/1.1 200 OK\r\n\r\n<urlset>"),
-        "an endless body": Stream(b"<urlset>", 1 << 34, announce=False),
+        "an endless body": LongBody(b"<urlset>", 1 << 34, announce=False),
         "an error page": answer("<h1>" * 100_000, 503),
     }  # fmt: skip
 

@@ -111,7 +111,7 @@ def test_complete_lines_alone(tmp_path: Path, room: int) -> None:
 def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "d.jsonl"
 
-    class Shared(SmallDisk):
+    class SharedDisk(SmallDisk):
         def write(self, data: Any) -> int:
             try:
                 return super().write(data)
@@ -121,7 +121,7 @@ def test_what_another_process_wrote_is_not_cut_off(tmp_path: Path) -> None:
                 raise
 
     SmallDisk.room = 3
-    with Shared(path, "ab") as file, pytest.raises(OSError, match="No space left"):
+    with SharedDisk(path, "ab") as file, pytest.raises(OSError, match="No space left"):
         append(file, bytearray(b"first\n"))
     assert path.read_bytes() == b"firtheirs\n"
 

@@ -30,7 +30,7 @@ pytestmark = [
 
 
 @dataclass(frozen=True)
-class Endless:
+class EndlessReply:
     """`start`, then `more` of it for as long as somebody reads."""
 
     more: bytes
@@ -38,7 +38,7 @@ class Endless:
     pause: float = 0.0
 
 
-Says = bytes | Endless | None
+Says = bytes | EndlessReply | None
 """None: nothing at all."""
 
 USUAL: dict[str, Says] = {
@@ -194,8 +194,11 @@ async def test_what_is_no_file(ftp: Any) -> None:
 # Greeting, login, port, start, a slow greeting, and a file that is silent, or has no end.
 STUCK: list[tuple[dict[str, Says], Says]] = [
     *(({command: None}, None) for command in ("", "USER", "PASV", "RETR")),
-    ({"": Endless(b"2", pause=0.01)}, None),
-    *(({}, file) for file in (None, Endless(b"#", start=RULES.encode(), pause=0.01))),
+    ({"": EndlessReply(b"2", pause=0.01)}, None),
+    *(
+        ({}, file)
+        for file in (None, EndlessReply(b"#", start=RULES.encode(), pause=0.01))
+    ),
 ]
 
 
@@ -221,7 +224,7 @@ async def test_who_is_silent_keeps_no_slot(ftp: Any, timeout: float) -> None:
     assert "Traceback" not in result.log
 
 
-class OwnHandler:
+class OwnFtpHandler:
     lazy = True
     requests: list[Request] = []
 
@@ -238,17 +241,20 @@ class OwnHandler:
 async def test_a_handler_of_the_project_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(OwnHandler, "requests", [])
+    monkeypatch.setattr(OwnFtpHandler, "requests", [])
     hosts = {
         "ftp://ftp.example": RobotsDisallowed,
         "ftp://silent.example": RobotsUnreachable,
     }
-    settings = {"REP_DOWNLOAD_TIMEOUT": 0.5, "DOWNLOAD_HANDLERS": {"ftp": OwnHandler}}
+    settings = {
+        "REP_DOWNLOAD_TIMEOUT": 0.5,
+        "DOWNLOAD_HANDLERS": {"ftp": OwnFtpHandler},
+    }
     result = await crawl([f"{host}/private" for host in hosts], settings)
     for host, expected in hosts.items():
         assert isinstance(result.failure(f"{host}/private"), expected)
-    assert {one.url for one in OwnHandler.requests} == {
+    assert {one.url for one in OwnFtpHandler.requests} == {
         f"{host}/robots.txt" for host in hosts
     }
-    assert {one.meta["ftp_user"] for one in OwnHandler.requests} == {"anonymous"}
+    assert {one.meta["ftp_user"] for one in OwnFtpHandler.requests} == {"anonymous"}
     result.assert_clean()

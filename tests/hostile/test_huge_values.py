@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from scrapy_rep.storages import SqliteStorage, UnreadableEntry
 from scrapy_rep.storages.base import MAX_BATCH, MAX_ENTRY_HEADER, MAX_PACKED
 from tests.helpers.files import aside, change, script
-from tests.helpers.redisserver import needs_server
+from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.storing import A, B, rules
 
 HUGE = 12_000_000
@@ -22,39 +22,45 @@ BOUND = 1_500_000
 C = "http://c.example:80"
 
 
-def write_to_file(storage: Any, name: str, value: bytes) -> None:
-    query = "UPDATE bodies SET packed = ? WHERE sha256 = ?"
-    if name == A:
-        query = "UPDATE entries SET header = ? WHERE origin = ?"
-    change(storage._path, query, value, name)
-
-
-def write_to_server(storage: Any, name: str, value: bytes) -> None:
-    storage._client.set(storage._key("entry" if name == A else "body", name), value)
+Write = Callable[[str, bytes], object]
 
 
 @pytest.fixture(params=["file", pytest.param("server", marks=needs_server)])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def shared(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[Any, Write]]:
     """A storage, and how somebody else writes into it."""
+    storage: Any
     if request.param == "file":
-        storage: Any = SqliteStorage(tmp_path / "robots.sqlite")
-        yield storage, write_to_file
-        storage.close()
-        return
-    from scrapy_rep.storages.redis import RedisStorage
+        path = tmp_path / "robots.sqlite"
+        storage = SqliteStorage(path)
 
-    server = request.getfixturevalue("redis_server")
-    storage = RedisStorage(server.url, "huge", 3600)
-    yield storage, write_to_server
+        def write(name: str, value: bytes) -> None:
+            query = "UPDATE bodies SET packed = ? WHERE sha256 = ?"
+            if name == A:
+                query = "UPDATE entries SET header = ? WHERE origin = ?"
+            change(path, query, value, name)
+
+    else:
+        from scrapy_rep.storages.redis import RedisStorage
+
+        server: RedisServer = request.getfixturevalue("redis_server")
+        storage = RedisStorage(server.url, "huge", 3600)
+
+        def write(name: str, value: bytes) -> None:
+            kind = "entry" if name == A else "body"
+            server.ask("SET", f"huge:{kind}:{name}", value)
+
+    yield storage, write
     storage.close()
 
 
-def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
+def test_huge_headers_and_bodies(shared: tuple[Any, Write]) -> None:
     storage, write = shared
     good, other = rules(B, b"User-agent: b"), rules(C, b"User-agent: c")
     storage.save_many([rules(A), good, other])
-    write(storage, A, b"x" * HUGE)
-    write(storage, other.sha256, b"x" * HUGE)
+    write(A, b"x" * HUGE)
+    write(other.sha256, b"x" * HUGE)
     tracemalloc.start()
     try:
         found = storage.load_many([A, B, C])
@@ -75,21 +81,21 @@ def test_huge_headers_and_bodies(shared: tuple[Any, Any]) -> None:
     assert storage.load_many([A, C]) == {A: rules(A), C: other}
 
 
-def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Any]) -> None:
+def test_what_is_as_long_as_it_may_be(shared: tuple[Any, Write]) -> None:
     storage, write = shared
     entry = rules(C)
     storage.save_many([entry])
-    write(storage, entry.sha256, b"x" * MAX_PACKED)
+    write(entry.sha256, b"x" * MAX_PACKED)
     assert len(storage.load_many([C])[C].packed) == MAX_PACKED
     storage.save_many([rules(A)])
-    write(storage, A, b" " * (MAX_ENTRY_HEADER - 2) + b"{}")
+    write(A, b" " * (MAX_ENTRY_HEADER - 2) + b"{}")
     assert "schema" in str(
         storage.load_many([A])[A]
     )  # read, and found to be without one
 
 
 def test_a_batch_has_a_limit(
-    shared: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+    shared: tuple[Any, Write], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is beyond counts as missing, and is fetched."""
     storage, _ = shared

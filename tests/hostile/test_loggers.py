@@ -58,7 +58,7 @@ class Foreign(Exception):
         return EVERYTHING
 
 
-class Broken:
+class Unprintable:
     def __str__(self) -> str:
         raise OverflowError
 
@@ -72,7 +72,7 @@ class Broken:
         ("%(request)s", {"request": Request("data:,", meta={})}),
         (EVERYTHING,),
         (Foreign(),),
-        ("%s", Broken()),
+        ("%s", Unprintable()),
     ],
 )
 def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
@@ -80,7 +80,9 @@ def test_arguments_of_log_messages(arguments: tuple[Any, ...]) -> None:
         get_logger("scrapy_rep.test").warning(*arguments)
     [record] = records
     assert record.getMessage().isprintable()
-    assert ("<Broken>" in record.getMessage()) is ("Broken" in repr(arguments))
+    assert ("<Unprintable>" in record.getMessage()) is (
+        "Unprintable" in repr(arguments)
+    )
 
 
 @pytest.mark.python

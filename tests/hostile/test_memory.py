@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -13,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.engine import log
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.seeding.discovery import MAX_SITEMAPS, Discovery
@@ -21,6 +21,7 @@ from scrapy_rep.storages import Entry, MemoryStorage
 from tests.helpers.behaviours import answer, in_turn, redirect
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.held import HOLD, origin_of
+from tests.helpers.log import remember
 from tests.helpers.recorded import Discovered, context_of, lines_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
@@ -30,6 +31,9 @@ from tests.helpers.storing import FAILURE, NOW, rules
 pytestmark = pytest.mark.slow
 SIZE = 16_000
 """Bytes of a large file: a thirtieth of what is read, to be quick."""
+MOST_COUNTED = 1.5 if sys.version_info < (3, 14) else 2.0
+"""How many times as much may be counted as is taken. Since Python 3.14, objects and compiled patterns are
+smaller, so that more is counted than before: limits are reached earlier, never later."""
 random = Random(1)
 
 
@@ -96,7 +100,7 @@ def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> Non
     finally:
         tracemalloc.stop()
     count = counted(made)
-    assert took / 1.5 < count < took * 1.5, (
+    assert took / 1.5 < count < took * MOST_COUNTED, (
         f"{count:,} bytes are counted, {took:,} were taken"
     )
 
@@ -285,7 +289,7 @@ async def test_requests_that_wait_do_not_lose_their_origin(
 
 
 async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_REMEMBERED", 1000)
+    remember(monkeypatch, 1000)
     context = context_of()
     discovery = Discovery(context)
     for number in range(4):
@@ -299,14 +303,15 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(2):  # the second time is a day later
             await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
-    assert discovery._seen._new.count + discovery._seen._old.count <= 2000
+    seen = discovery._seen
+    assert seen._new.count + seen._old.count <= 2000
 
 
 async def test_what_is_forgotten_seeds_once_all_the_same(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The spool knows what it has. An origin that answers after it was forgotten seeds as well."""
-    monkeypatch.setattr(log, "_REMEMBERED", 1)
+    remember(monkeypatch, 1)
     monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_VISITED_PREFIXES", 1)
     many = [sites.add() for _ in range(10)]
     for number, site in enumerate(many):

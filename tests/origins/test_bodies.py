@@ -22,7 +22,7 @@ from tests.helpers.behaviours import (
     RULES,
     RULES_BYTES,
     Behaviour,
-    Stream,
+    LongBody,
     answer,
     encoded,
     gzipped,
@@ -124,7 +124,7 @@ async def test_a_file_counts_up_to_the_limit_however_it_is_encoded(
 async def test_the_transfer_is_stopped_at_the_limit(
     sites: Sites, announce: bool
 ) -> None:
-    stream = Stream(EARLY, 100 * 1024 * 1024, announce=announce)
+    stream = LongBody(EARLY, 100 * 1024 * 1024, announce=announce)
     site = sites.add(robots=stream)
     result = await crawl([site.url("/early"), site.url("/other")])
     assert result.disallowed(site.url("/early"))
@@ -261,7 +261,7 @@ async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(
     moved.set("/robots.txt", redirect("/rules"))
     agent = {"User-Agent": OTHER}
 
-    class Spider(ListSpider):
+    class AsksUnderAName(ListSpider):
         async def parse(self, response: Any, **kwargs: Any) -> None:
             assert self.crawler.engine is not None
             assert not await may_fetch(self.crawler, asked.url("/private"))
@@ -271,7 +271,7 @@ async def test_robots_txt_is_asked_for_under_the_name_of_who_needs_it(
 
     requests = [Request(site.url("/private"), headers=agent) for site in (named, moved)]
     requests.append(Request(plain.url("/private"), headers={"User-Agent": ""}))
-    result = await crawl(Spider, requests=[*requests, "data:,start"])
+    result = await crawl(AsksUnderAName, requests=[*requests, "data:,start"])
     assert all(result.disallowed(one.url) for one in requests)
     names = {
         hit.header("User-Agent")

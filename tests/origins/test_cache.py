@@ -289,7 +289,7 @@ async def test_somebody_whose_clock_is_years_ahead(
 LEASE = 60.0
 
 
-class Other:
+class OtherProcess:
     def __init__(self, settings: dict[str, Any], site: Site) -> None:
         self.settings, self.site, self.storage = settings, site, open_(settings)
 
@@ -311,15 +311,15 @@ class Other:
 
 
 @pytest.fixture
-def other(sites: Sites, tmp_path: Path) -> Iterator[Other]:
-    found = Other(in_a_file(tmp_path), sites.add(robots=503))
+def other(sites: Sites, tmp_path: Path) -> Iterator[OtherProcess]:
+    found = OtherProcess(in_a_file(tmp_path), sites.add(robots=503))
     yield found
     found.storage.close()
 
 
 @pytest.mark.loop
 @pytest.mark.parametrize("grace", [0.05, 30.0], ids=["held", "in place"])
-async def test_another_process_asks(other: Other, grace: float) -> None:
+async def test_another_process_asks(other: OtherProcess, grace: float) -> None:
     """Its answer is used as soon as it is there."""
     assert other.lease()
     record = Record()
@@ -336,7 +336,9 @@ async def test_another_process_asks(other: Other, grace: float) -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "dies"])
-async def test_another_process_has_the_next_tick(other: Other, dies: bool) -> None:
+async def test_another_process_has_the_next_tick(
+    other: OtherProcess, dies: bool
+) -> None:
     """An unreachable site is asked by one process a tick: the second waits for what the first hears, and asks
     itself if that is nothing. It looks up what is kept once, not again and again."""
     record = Record()
@@ -350,13 +352,13 @@ async def test_another_process_has_the_next_tick(other: Other, dies: bool) -> No
             time.sleep(0.001)  # what was heard is being written down, in a thread
         other.site.set("/robots.txt", RULES)
         if not dies:
-            later(0.3, other.answers)
+            later(0.3, other.answers)  # several ticks, in which nothing may be asked
 
     record.on_resolved = take_the_lease
     assert await other.crawl_beside(record) == ([2, 0] if dies else [1, 1])
 
 
-async def test_a_process_that_stops_leaves_no_lease(other: Other) -> None:
+async def test_a_process_that_stops_leaves_no_lease(other: OtherProcess) -> None:
     """Ctrl-C in the middle of a fetch: the next process asks at once."""
     other.site.set("/robots.txt", after(NEVER, RULES))
     record = Record(on_held=lambda *_: record.close())

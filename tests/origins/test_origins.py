@@ -325,7 +325,7 @@ async def test_meta_of_pages_stays_with_pages(sites: Sites) -> None:
     """Nor does a browser or API download handler fetch robots.txt for them."""
     site, seen = sites.add(robots=RULES), list[Request]()
 
-    class Spy:
+    class RobotsSpy:
         def process_request(self, request: Request) -> None:
             if request.url.endswith("/robots.txt"):
                 seen.append(request)
@@ -335,7 +335,7 @@ async def test_meta_of_pages_stays_with_pages(sites: Sites) -> None:
     headers = {"X-Secret": "1", "Referer": "http://example.com/"}
     more = {"method": "POST", "body": b"secret", "cb_kwargs": {"mine": 1}}
     request = Request(site.url("/x"), headers=headers, meta=meta, **more)  # type: ignore[arg-type]
-    result = await crawl(request, {"DOWNLOADER_MIDDLEWARES": {Spy: 50}})
+    result = await crawl(request, {"DOWNLOADER_MIDDLEWARES": {RobotsSpy: 50}})
     assert result.status(site.url("/x")) == 200
     [robots] = seen
     assert not any(robots.meta.get(key) == value for key, value in meta.items())

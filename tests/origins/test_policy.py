@@ -31,7 +31,7 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from tests.helpers.crawling import run_settings
 from tests.helpers.rows import every_row
-from tests.helpers.storing import rules
+from tests.helpers.storing import know, rules
 
 NOW = 1000.0
 FREE, FULL = ROOMS = (False, True)
@@ -109,12 +109,11 @@ async def test_an_origin_that_fails_while_its_rules_are_read(
         get_crawler(settings_dict=run_settings())
     )
     cache, origin = middleware.origins.cache, "http://a.example"
-    cache._take(Origin.from_url(origin), rules(origin, at=time.time()))
+    know(cache, rules(origin, at=time.time()))
 
     async def read(state: OriginState, chain: object) -> None:
-        cache._take(
-            state.origin, replace(UNREACHABLE, next_attempt_at=time.time() + 60)
-        )
+        failed = replace(UNREACHABLE, origin=origin, next_attempt_at=time.time() + 60)
+        know(cache, failed)
 
     monkeypatch.setattr(cache, "read", read)
     monkeypatch.setattr(cache, "takes_long", lambda state, chain: True)
@@ -131,9 +130,8 @@ async def test_agents_by_the_dozen() -> None:
         "http://a.example",
         b"User-agent: *\nDisallow: /x\nSitemap: /" + b"s" * 2000,
     )
-    state = middleware.origins.cache._take(
-        Origin.from_url(origin), rules(origin, body, at=time.time())
-    )
+    entry = rules(origin, body, at=time.time())
+    state: Any = know(middleware.origins.cache, entry)
     for name in "abcdefghijkl":
         await middleware.process_request(
             Request(f"{origin}/", meta={"rep_user_agent": name})

@@ -20,9 +20,9 @@ from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import Expired, Fresh
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.settings import RepSettings
-from scrapy_rep.storages import Entry, base
+from scrapy_rep.storages import Entry, MemoryStorage, base
 from tests.helpers.held import a_while
-from tests.helpers.storing import NOW, rules
+from tests.helpers.storing import NOW, know, rules
 
 ENOUGH = 1 << 30
 
@@ -42,7 +42,11 @@ def noise(size: int) -> bytes:
     return Random(size).randbytes(size)
 
 
-class World:
+def packed_of(table: OriginTable) -> MemoryStorage | None:
+    return table._packed
+
+
+class KnownOrigins:
     """Known origins as the middleware uses them: through the cache, and by prefix."""
 
     def __init__(self, max_origins: int, max_bytes: int = ENOUGH) -> None:
@@ -70,9 +74,9 @@ class World:
 
     def in_memory(self) -> set[int]:
         """Those that are known, found without using them."""
-        packed = self.table._packed
+        packed = packed_of(self.table)
         entries = packed.entries() if packed is not None else ()
-        names = [*self.table._parsed, *self.table._pinned]
+        names = [state.name for state in self.table.states()]
         names += [one.origin for one in entries]  # type: ignore[union-attr]
         assert len(names) == len(set(names)), "one is kept twice"
         return {int(name.split("//")[1].split(".")[0]) for name in names}
@@ -126,12 +130,12 @@ def test_exactly_the_least_recently_used_leave(
     """Or the large ones, if bytes are short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MAX_PARSED", parsed)
-        world, model = World(max_origins, max_bytes), Model(max_origins)
+        world, model = KnownOrigins(max_origins, max_bytes), Model(max_origins)
         pinned = model.pinned
         for version, (step, number, size) in enumerate(done):
             entry = of(number, version, size)
             if step == "put":
-                assert world.cache._take(origin(number), entry).entry == entry
+                assert know(world.cache, entry).entry == entry
                 model.use(number, entry)
             elif step == "unpin":
                 world.table.unpin(origin(number))
@@ -149,39 +153,38 @@ def test_exactly_the_least_recently_used_leave(
                     world.table.pin(origin(number))
                     pinned.add(number)
             known, table = world.in_memory(), world.table
+            states, kept = table.states(), {str(origin(one)) for one in pinned}
+            at_hand = [state for state in states if state.name not in kept]
             assert max_bytes < ENOUGH or known == {*model.entries}
             assert pinned <= known
             if number in known - pinned and step not in ("pin", "unpin"):
-                assert str(origin(number)) in table._parsed, "the last one is at hand"
-            assert len(table._parsed) <= min(parsed, max_origins)
+                assert str(origin(number)) in [state.name for state in at_hand]
+            assert len(at_hand) <= min(parsed, max_origins)
             for prefix, one in table.by_prefix.items():
                 assert prefix in one.prefixes
-                assert one in [*table._parsed.values(), *table._pinned.values()]
-            check_bytes(
-                table,
-                max_bytes,
-                alone=len(known) == len(table._parsed) + len(pinned) + 1,
-            )
+                assert one in states
+            sizes = [state.size for state in at_hand]
+            alone = len(known) == len(states) + 1
+            check_bytes(table, sizes, max_bytes, alone=alone)
 
 
-def check_bytes(table: OriginTable, most: int, *, alone: bool) -> None:
+def check_bytes(
+    table: OriginTable, sizes: list[int], most: int, *, alone: bool
+) -> None:
     """What is counted is the sum of what is there, and no more than *most*, beside the last one of those in use
-    and of the others. *alone*: there is one of these."""
-    sizes = [one.size for one in table._parsed.values()]
+    and of the others. *sizes*: of those in use; *alone*: there is one of the others."""
     assert table._parsed_bytes == sum(sizes)
     assert sum(sizes) - max(sizes, default=0) <= most // 2
-    if (storage := table._packed) is not None:
-        packed = storage._packed
-        assert storage._bytes == sum(
-            base._OVERHEAD_BYTES + len(one) for one in packed.values()
-        )
+    if (storage := packed_of(table)) is not None:
+        packed, size = storage._packed, storage._bytes
+        assert size == sum(base._OVERHEAD_BYTES + len(one) for one in packed.values())
         assert {*storage._large} <= {*packed}
-        assert storage._bytes <= most - min(sum(sizes), most // 2) or alone
+        assert size <= most - min(sum(sizes), most // 2) or alone
 
 
 def test_spellings_are_few_and_leave_with_their_origin() -> None:
     """A few for each origin, and as long as it is in use."""
-    world = World(2)
+    world = KnownOrigins(2)
     known = world.table.put(origin(1), of(1))
     some = [f"HTTP://{number}/" for number in range(10)]
     for prefix in [some[0], *some]:  # one that is known already, too
@@ -211,7 +214,7 @@ def test_what_leaves_those_in_use_is_freed(
     monkeypatch.setattr(module, "_MAX_PARSED", 5)
     gc.collect()
     before = counted()
-    world, old = World(50, 200_000), None
+    world, old = KnownOrigins(50, 200_000), None
     for number in range(200):
         world.table.put(origin(number), rules(str(origin(number)), noise(size)))
         world.use(number)
@@ -222,7 +225,7 @@ def test_what_leaves_those_in_use_is_freed(
     assert old is not None
     assert isinstance(old.status, Expired), "who still has it has to ask again"
     del old
-    parsed = len(world.table._parsed)
+    parsed = len(world.table.states())
     assert parsed == (5 if size == 10 else 1)
     assert [now - then for now, then in zip(counted(), before, strict=True)] == [
         parsed,
@@ -238,7 +241,7 @@ async def test_files_that_arrive_at_once_are_read_in_slices(
 ) -> None:
     """A storage answers for hundreds of origins in one turn of the event loop."""
     monkeypatch.setattr(cache_module, "SLICE_SECONDS", 0.0)
-    world = World(100)
+    world = KnownOrigins(100)
     states = [world.table.put(origin(number), of(number)) for number in range(20)]
 
     def read() -> int:

@@ -31,7 +31,7 @@ UNTIL = "SELECT until FROM leases WHERE origin = 'turn %s'"
 FREE = {"dont_obey_robotstxt": True}
 
 
-class Counting(SqliteStorage):
+class CountingStorage(SqliteStorage):
     """Counts what it is asked for, and what it gave, by the monotonic clock; may fail."""
 
     turns: list[list[Turn]] = []
@@ -56,11 +56,11 @@ class Counting(SqliteStorage):
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(Counting, "turns", [])
-    monkeypatch.setattr(Counting, "moments", [])
+    monkeypatch.setattr(CountingStorage, "turns", [])
+    monkeypatch.setattr(CountingStorage, "moments", [])
     shared = {
         **in_a_file(tmp_path),
-        "REP_CACHE_STORAGE": Counting,
+        "REP_CACHE_STORAGE": CountingStorage,
         "REP_CRAWL_DELAY": True,
     }
     return {**shared, "CONCURRENT_REQUESTS": 100, "_REP_HOLD_GRACE": NEVER}
@@ -98,7 +98,7 @@ async def test_crawls_with_one_storage_take_turns(
         assert result.stat("rep/crawl_delay/alone") == 0
     # Who sends may be late, if others use the machine, but not early.
     times = sorted(hit.time for hit in site.requests if hit.path != "/robots.txt")
-    moments = sorted(Counting.moments)
+    moments = sorted(CountingStorage.moments)
     assert len(times) == len(moments) == 9
     assert min(late - early for early, late in pairwise(moments)) >= DELAY - EXACT
     assert (
@@ -106,22 +106,22 @@ async def test_crawls_with_one_storage_take_turns(
         >= -EXACT
     )
     assert sum(gaps(site)) <= 8 * DELAY * 1.1 + 2 * LATE
-    asked = [turn for call in Counting.turns for turn in call]
-    assert len(Counting.turns) <= len(asked) == 9
+    asked = [turn for call in CountingStorage.turns for turn in call]
+    assert len(CountingStorage.turns) <= len(asked) == 9
     assert {turn.seconds for turn in asked} == {DELAY}
 
 
 async def test_a_storage_that_fails_leaves_each_its_own_pace(
     sites: Sites, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Counting, "error", OSError("gone"))
+    monkeypatch.setattr(CountingStorage, "error", OSError("gone"))
     site = paced(sites)
     results = await together(settings, urls(site, 3), urls(site, 3, "/other"))
     for result in results:
         assert len(result.responses) == 3
         assert result.stat("rep/crawl_delay/alone") == 3
         assert "can't be written: OSError: gone" in result.log
-    assert len(Counting.turns) == 2  # and not again for ten seconds
+    assert len(CountingStorage.turns) == 2  # and not again for ten seconds
     assert sum(gaps(site)) < 5 * DELAY
     for path in ("/page", "/other"):
         assert min(gaps(site, begin=path)) >= DELAY - LATE
@@ -194,7 +194,7 @@ async def test_neither_a_dry_run_nor_other_settings_ask_for_turns(
     site = paced(sites)
     for own in ({"REP_DRY_RUN": True}, {"REP_CRAWL_DELAY": False}):
         await together({**settings, **own}, urls(site, 3))
-    assert Counting.turns == []
+    assert CountingStorage.turns == []
 
 
 @needs_server

@@ -71,7 +71,7 @@ def queue_with(
         queue.arrive(held(1, NOW - 10))
         queue.without_room = int(waiting == "one without room")
     if held_ones:
-        queue.recover([held(2, NOW - 50)._replace(counts=True)])
+        queue.recover([held(2, NOW - 50)._replace(was_held=True)])
     if leaving:
         queue.join_leaving(held(3, NOW - 10))
         queue.has_turn = True

@@ -46,6 +46,7 @@ from tests.helpers.log import lines
 from tests.helpers.names import server_context
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Always, Site, Sites
+from tests.helpers.storing import learn
 
 
 class BuggyHandler:
@@ -58,7 +59,7 @@ class BuggyHandler:
         pass
 
 
-class Filter:
+class HtmlOnly:
     """Wants HTML alone, as many a project's middleware does; and fails on the robots.txt of two sites."""
 
     def process_request(self, request: Request, **_: Any) -> None:
@@ -89,8 +90,8 @@ def reasons(result: CrawlResult, site: Site) -> set[str]:
 async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> None:
     """Nothing is held or asked for again and again. But a network error is about the site."""
     asked = "the request for robots.txt"
-    refused = f".Filter.process_response refused {asked} (IgnoreRequest: no HTML): make it ignore"
-    failed = f".Filter.process_request failed on {asked} (ZeroDivisionError: division by zero)"
+    refused = f".HtmlOnly.process_response refused {asked} (IgnoreRequest: no HTML): make it ignore"
+    failed = f".HtmlOnly.process_request failed on {asked} (ZeroDivisionError: division by zero)"
     broken = f".BuggyHandler.download_request failed on {asked} (KeyError"
     table = {
         refused: sites.add(robots=RULES),
@@ -100,7 +101,7 @@ async def test_what_fails_in_the_project_is_the_users_to_mend(sites: Sites) -> N
     lost = sites.add(robots=RULES, name="lost.test")
     settings = {
         **HOLD,
-        "DOWNLOADER_MIDDLEWARES": {Filter: 500},
+        "DOWNLOADER_MIDDLEWARES": {HtmlOnly: 500},
         "DOWNLOAD_HANDLERS": {"https": BuggyHandler},
         "REP_HOLD_MAX_WAIT": 0.2,
     }
@@ -328,7 +329,7 @@ def entries(errors: list[Exception | None], **settings: Any) -> list[Entry]:
     for error in errors:
         status = 503 if error is None else None
         reply = Answer(Outcome.UNREACHABLE, origin.robots_url, 0, status, error=error)
-        found.append(cache._learn(origin, reply).entry)
+        found.append(learn(cache, origin, reply).entry)
         now[0] = found[-1].next_attempt_at
     return found
 
@@ -356,7 +357,7 @@ def test_proxies_and_sites_back_off_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert pauses([HTTP]) == pytest.approx([3.75])
 
 
-class Refusing:
+class RefusesSome:
     """A project's filter: one site, and one page that another's robots.txt redirects to."""
 
     def process_request(self, request: Request, **_: Any) -> None:
@@ -405,7 +406,7 @@ async def test_errors_have_their_cause(sites: Sites, settings: dict[str, Any]) -
     merged = {
         "REP_DOWNLOAD_TIMEOUT": 0.5,
         "RETRY_ENABLED": False,
-        "DOWNLOADER_MIDDLEWARES": {Refusing: 500},
+        "DOWNLOADER_MIDDLEWARES": {RefusesSome: 500},
         **settings,
     }
     pages = [f"{root}/page" for root, _ in table.values()]

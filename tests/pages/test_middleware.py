@@ -26,7 +26,7 @@ NOINDEX = '<meta name="robots" content="noindex">'
 NOFOLLOW = '<meta name="robots" content="nofollow">'
 
 
-class LinkSpider(ListSpider):
+class FollowsEachLink(ListSpider):
     dont_filter = False
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
@@ -37,7 +37,7 @@ class LinkSpider(ListSpider):
                 yield response.follow(href, errback=self.failed)
 
 
-class AsyncLinkSpider(LinkSpider):
+class AsyncFollowsEachLink(FollowsEachLink):
     async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
         for one in super().parse(response):
             yield one
@@ -60,11 +60,11 @@ def asked(site: Site) -> set[str]:
 @pytest.mark.parametrize(
     ("spider", "setting", "of_page", "of_links", "counted"),
     [
-        (LinkSpider, False, ALL, ALL, (0, 0)),
-        (LinkSpider, "links", ALL, UNMARKED, (0, 3)),
-        (LinkSpider, "page", set(), ALL, (12, 0)),
-        (LinkSpider, "count", ALL, ALL, (12, 3)),
-        (AsyncLinkSpider, True, set(), UNMARKED, (12, 3)),
+        (FollowsEachLink, False, ALL, ALL, (0, 0)),
+        (FollowsEachLink, "links", ALL, UNMARKED, (0, 3)),
+        (FollowsEachLink, "page", set(), ALL, (12, 0)),
+        (FollowsEachLink, "count", ALL, ALL, (12, 3)),
+        (AsyncFollowsEachLink, True, set(), UNMARKED, (12, 3)),
     ],
 )
 async def test_pages_that_say_nofollow_and_links_that_are_marked(
@@ -181,7 +181,7 @@ async def test_pages_of_a_sitemap_are_no_links(sites: Sites) -> None:
         assert is_sitemap(XmlResponse("http://a.test/", body=body), None) is right
 
 
-class RulesSpider(ListSpider, CrawlSpider):
+class LinkRulesSpider(ListSpider, CrawlSpider):
     rules = (Rule(LinkExtractor()),)
 
     def recorded(self, request: str | Request) -> Request:
@@ -190,19 +190,19 @@ class RulesSpider(ListSpider, CrawlSpider):
     parse_start_url = ListSpider.parse
 
 
-class ProcessLinks(RulesSpider):
+class ProcessLinks(LinkRulesSpider):
     rules = (Rule(LinkExtractor(unique=False), process_links=scrapy_rep.follow_links),)
 
 
-class ProcessRequest(RulesSpider):
+class ProcessRequest(LinkRulesSpider):
     rules = (Rule(LinkExtractor(), process_request=scrapy_rep.follow_links),)
 
 
 @pytest.mark.parametrize(
     ("spider", "setting", "of_links", "of_page"),
     [
-        (RulesSpider, False, ALL, ALL),
-        (RulesSpider, True, UNMARKED, set()),
+        (LinkRulesSpider, False, ALL, ALL),
+        (LinkRulesSpider, True, UNMARKED, set()),
         (ProcessLinks, False, ALL - {"/marked"}, ALL - {"/marked"}),
         (ProcessRequest, False, UNMARKED, set()),
     ],
@@ -266,7 +266,11 @@ def kept(result: CrawlResult) -> list[str]:
 @pytest.mark.scrapy_api
 @pytest.mark.parametrize(
     ("spider", "setting"),
-    [(AsyncLinkSpider, "drop"), (LinkSpider, False), (LinkSpider, "count")],
+    [
+        (AsyncFollowsEachLink, "drop"),
+        (FollowsEachLink, False),
+        (FollowsEachLink, "count"),
+    ],
 )
 async def test_items_of_pages_that_say_noindex(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, spider: Any, setting: Any
@@ -328,7 +332,7 @@ async def test_what_is_dropped_is_told(sites: Sites, tmp_path: Path, how: str) -
         "CONCURRENT_REQUESTS": 1,
     }
     urls = [site.url(path) for path in ("/1", "/2", "/3", "/")]
-    result = await crawl(LinkSpider, settings, requests=urls)
+    result = await crawl(FollowsEachLink, settings, requests=urls)
     followed = UNMARKED if obeyed else {*ALL, "/z"}
     assert asked(site) == {"/1", "/2", "/3"} | followed
     date = "2001-01-01T00:00:00+00:00"
@@ -396,10 +400,10 @@ async def test_by_hand_it_needs_the_other_one(sites: Sites) -> None:
         "SPIDER_MIDDLEWARES": {"scrapy_rep.PageMiddleware": 950},
         "REP_NOINDEX": "drop",
     }
-    result = await crawl(LinkSpider, settings, requests=[site.url("/")])
+    result = await crawl(FollowsEachLink, settings, requests=[site.url("/")])
     assert kept(result) == [site.url("/")]
     settings["DOWNLOADER_MIDDLEWARES"] = {
         "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
         "scrapy_rep.RepMiddleware": 100,
     }
-    assert kept(await crawl(LinkSpider, settings, requests=[site.url("/")])) == []
+    assert kept(await crawl(FollowsEachLink, settings, requests=[site.url("/")])) == []

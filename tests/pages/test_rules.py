@@ -75,13 +75,13 @@ def test_a_response_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert response.request is None
 
 
-class AskingSpider(ListSpider):
+class PageRulesSpider(ListSpider):
     def parse(self, response: Response, **kwargs: Any) -> Any:
         super().parse(response)
         yield {"response": response, "rules": told(page_rules(response))}
 
 
-class Pipeline:
+class RulesInPipeline:
     def process_item(self, item: Any) -> Any:
         item["in_pipeline"] = told(page_rules(item["response"]))
         return item
@@ -103,19 +103,23 @@ async def test_a_crawl_goes_by_its_own_agent(
 ) -> None:
     site = sites.add(pages={"/": page("x", "foobot: noindex", "testbot: nofollow")})
     named = Request(site.url("/"), meta={"rep_user_agent": "foobot"})
-    settings = {**settings, "ITEM_PIPELINES": {Pipeline: 1}, "CONCURRENT_REQUESTS": 1}
-    result = await crawl(AskingSpider, settings, requests=[site.url("/"), named])
+    settings = {
+        **settings,
+        "ITEM_PIPELINES": {RulesInPipeline: 1},
+        "CONCURRENT_REQUESTS": 1,
+    }
+    result = await crawl(PageRulesSpider, settings, requests=[site.url("/"), named])
     found = [(item["rules"], item["in_pipeline"]) for item in result.spider.items]
     assert sorted(found) == sorted([(meaning, meaning), ("noindex", "noindex")])
     result.assert_clean()
 
 
 async def test_each_of_two_crawls_goes_by_its_own(sites: Sites) -> None:
-    class Outer(AskingSpider):
+    class Outer(PageRulesSpider):
         robotstxt_user_agent = "foobot"
 
         async def parse(self, response: Response, **kwargs: Any) -> Any:  # type: ignore[override]
-            inner = await crawl(AskingSpider, requests=[response.url])
+            inner = await crawl(PageRulesSpider, requests=[response.url])
             yield {
                 "rules": told(page_rules(response)),
                 "inner": inner.spider.items[0]["rules"],

@@ -65,11 +65,13 @@ async def test_the_spider_of_the_manual(
     monkeypatch.syspath_prepend(tmp_path)
     module: Any = importlib.import_module("spider_of_the_manual")
 
-    class Spider(module.TextSpider, ListSpider):  # type: ignore[misc, name-defined]
+    class ManualSpider(module.TextSpider, ListSpider):  # type: ignore[misc, name-defined]
         def recorded(self, request: Any) -> Any:
             return super().recorded(request)
 
-    result = await crawl(Spider, requests=[site.url("/archive/1"), site.url("/2")])
+    result = await crawl(
+        ManualSpider, requests=[site.url("/archive/1"), site.url("/2")]
+    )
     result.assert_clean()
     assert [item["url"] for item in result.spider.items] == [site.url("/2")]
     statement = "robots.txt, line 3: Content-Usage: /archive/ train-ai=n"
@@ -80,11 +82,11 @@ async def test_what_a_crawl_tells(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
     settings = {"REP_USAGE": {"train-ai": "drop-items"}, "REP_DECISIONS": str(path)}
 
-    class Spider(ListSpider):
+    class ItemOfEachPage(ListSpider):
         def parse(self, response: Any, **kwargs: Any) -> Any:
             yield {"url": response.url}
 
-    result = await crawl(Spider, settings, requests=[site.url("/archive/1")])
+    result = await crawl(ItemOfEachPage, settings, requests=[site.url("/archive/1")])
     [told] = lines(result, "Dropping item from")
     assert [f"INFO: {like_the_manual(told, site)}\n"] == blocks(
         "text", "INFO: Dropping"

@@ -151,14 +151,14 @@ class Data:
 
 
 async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
-    class Spider(ItemSpider):
+    class ItemsOfEachKind(ItemSpider):
         def parse(self, response: Response, **kwargs: Any) -> Any:
             for kind in (dict, Declared, Data, Undeclared):
                 self.make = kind
                 yield from super().parse(response)
 
     urls = [site.url("/no/1"), site.url("/yes/1")]
-    result = await crawl(Spider, {"REP_USAGE_FIELD": "usage"}, requests=urls)
+    result = await crawl(ItemsOfEachKind, {"REP_USAGE_FIELD": "usage"}, requests=urls)
     result.assert_clean()
     usages = [
         (item.url if isinstance(item, Data) else item["url"], found)
@@ -266,7 +266,7 @@ async def test_nothing_is_looked_at_without_a_setting(
 ) -> None:
     seen: list[str] = []
 
-    class Spider(ItemSpider):
+    class SeesMiddlewares(ItemSpider):
         def parse(self, response: Response, **kwargs: Any) -> Any:
             engine: Any = self.crawler.engine
             for manager in (engine.downloader.middleware, engine.scraper.spidermw):
@@ -281,7 +281,7 @@ async def test_nothing_is_looked_at_without_a_setting(
 
     for name in (*ours(), "scrapy_rep.addon"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    result = await crawl(Spider, requests=[site.url("/no/1")])
+    result = await crawl(SeesMiddlewares, requests=[site.url("/no/1")])
     result.assert_clean()
     assert "RepMiddleware" in seen
     assert not [name for name in seen if name.startswith("Usage")]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from scrapy import Request, Spider
 
-from scrapy_rep.engine import log
 from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, Rule
@@ -26,9 +25,9 @@ from tests.helpers.held import (
     origin_of,
     urls,
 )
-from tests.helpers.log import lines, summary
+from tests.helpers.log import lines, remember, summary
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import urlset
+from tests.helpers.sitemaps import lists_two
 from tests.helpers.storing import missing, rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
@@ -78,7 +77,7 @@ async def test_the_first_that_is_dropped_of_each_origin(sites: Sites) -> None:
 async def test_a_forgotten_origin_is_told_of_again(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "_REMEMBERED", 1)
+    remember(monkeypatch, 1)
     first, second, third = [sites.add(robots=RULES) for _ in range(3)]
     several = [first, first, second, third, first]
     result = await crawl(StepSpider, steps=[site.url("/x") for site in several])
@@ -144,7 +143,7 @@ async def test_some_start_requests_were_forbidden_and_some_given_up(
     )
 
 
-class ErrbackSpider(ListSpider):
+class RequestsInErrback(ListSpider):
     other = ""
 
     def failed(self, failure: Any) -> Any:
@@ -157,7 +156,9 @@ async def test_what_is_requested_later_is_no_start_request(
     sites: Sites, path: str
 ) -> None:
     site = sites.add(robots=RULES)
-    result = await crawl(ErrbackSpider, requests=[site.url("/x")], other=site.url(path))
+    result = await crawl(
+        RequestsInErrback, requests=[site.url("/x")], other=site.url(path)
+    )
     [line] = warned(result)
     assert "every start request (1)" in line
 
@@ -239,15 +240,7 @@ async def test_the_summary_counts_origins_requests_and_lines(sites: Sites) -> No
 
 async def test_the_summary_tells_of_stats_in_words_and_in_order(sites: Sites) -> None:
     """What was found, read, taken; not the stats' names from A to Z."""
-    site = sites.add()
-    site.set(
-        "/robots.txt",
-        f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n",
-    )
-    site.set(
-        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
-    )
-    site.set("/gone.xml", 404)
+    site = lists_two(sites.add())
     result = await crawl([site.url("/")], {"REP_SITEMAPS": True})
     told = summary(result)[2:]
     assert told == [

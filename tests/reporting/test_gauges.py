@@ -11,10 +11,10 @@ from scrapy.statscollectors import StatsCollector
 from scrapy_rep.engine.log import Gauge
 from scrapy_rep.holding.disk import FILE_NAME as HELD
 from scrapy_rep.seeding.spool import FILE_NAME as SITEMAPS
-from scrapy_rep.storages import client, sqlite
 from tests.helpers.behaviours import RULES, after
 from tests.helpers.crawling import StepSpider, crawl
 from tests.helpers.docs import page
+from tests.helpers.files import impatient, impatient_storages
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 from tests.helpers.storing import in_a_file
@@ -23,11 +23,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon."""
-    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
-    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
+def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient_storages(monkeypatch)
+    impatient(monkeypatch)
     monkeypatch.setattr("scrapy_rep.reporting.record_file._WRITE_SECONDS", 0.05)
 
 
@@ -70,6 +68,7 @@ async def test_a_file_in_the_jobdir_that_cannot_be_opened(
     result = await crawl(StepSpider, settings, steps=[site.url("/1")])
     assert result.stats[gauge] == 1
     settings["REP_HOLD_MAX_WAIT"] = 30
+    # Time for the next look at the file, of which only the gauge tells.
     slow = sites.add(pages={"/slow": after(0.5, "page")})
     steps = [site.url("/2"), (tmp_path / name).rmdir, slow.url("/slow")]
     result = await crawl(StepSpider, settings, steps=steps)

@@ -16,7 +16,7 @@ from tests.helpers.held import HOLD, later, origin_of, urls
 from tests.helpers.held import Record as Signals
 from tests.helpers.log import lines
 from tests.helpers.servers import Sites
-from tests.helpers.sitemaps import urlset
+from tests.helpers.sitemaps import lists_two
 from tests.reporting.conftest import Record
 
 pytestmark = pytest.mark.usefixtures("in_time")
@@ -138,6 +138,7 @@ async def test_what_was_released_says_how_long_it_was_held(
 ) -> None:
     site = sites.add(robots=503)
     settings = {**HOLD, "JOBDIR": str(tmp_path / "job")}
+    # The seconds that are told: a crawl's own clock is the event loop's.
     signals = Signals(on_held=lambda *_: later(0.5, signals.close))
     await record([site.url("/x")], settings, signal_handlers=signals.handlers)
     site.set("/robots.txt", RULES)
@@ -185,15 +186,7 @@ def test_lines_that_were_moved_have_not_changed() -> None:
 
 
 async def test_each_sitemap_is_on_record(sites: Sites, record: Record) -> None:
-    site = sites.add()
-    site.set(
-        "/robots.txt",
-        f"Sitemap: {site.url('/a.xml')}\nSitemap: {site.url('/gone.xml')}\n",
-    )
-    site.set(
-        "/a.xml", urlset([site.url("/1"), site.url("/2"), "mailto:me@example.com"])
-    )
-    site.set("/gone.xml", 404)
+    site = lists_two(sites.add())
     crawled = await record([site.url("/")], {"REP_SITEMAPS": True})
     found = {one["url"]: one for one in crawled.of("sitemap")}
     read, failed = (

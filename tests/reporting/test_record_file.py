@@ -166,12 +166,12 @@ async def test_lines_go_to_stdout_in_few_goes(
 ) -> None:
     writes: list[bytes] = []
 
-    class Counting(BytesIO):
+    class CountedWrites(BytesIO):
         def write(self, data: Any) -> int:
             writes.append(data)
             return super().write(data)
 
-    monkeypatch.setattr(sys, "stdout", type("Stdout", (), {"buffer": Counting()}))
+    monkeypatch.setattr(sys, "stdout", type("Stdout", (), {"buffer": CountedWrites()}))
     await crawl(urls(site, 200, "/private"), {"REP_DECISIONS": "stdout:"})
     monkeypatch.undo()
     written = [json.loads(line) for line in b"".join(writes).splitlines()]

@@ -99,11 +99,11 @@ async def test_a_rule_that_raises_costs_its_pages(sites: Sites) -> None:
     """And is told once."""
     site = shop(sites)
 
-    class Broken(Shop):
+    class BuggyShop(Shop):
         def mark(self, request: Request, response: Response) -> Request | None:
             raise ValueError("a bug")
 
-    result = await crawl(Broken, ON, requests=[site.url("/start")])
+    result = await crawl(BuggyShop, ON, requests=[site.url("/start")])
     [error] = lines(result, "process_request() raised an exception", level="ERROR")
     assert error.endswith("its page is skipped. Further ones are not logged.")
     assert result.reason == "finished"
@@ -185,10 +185,10 @@ async def test_sitemaps_without_a_start_request_are_told(
 ) -> None:
     site = sites.add(pages={"/map.xml": "<urlset/>"})
 
-    class Named(SeededSpider):
+    class NamesSitemaps(SeededSpider):
         rep_sitemaps = [site.url("/map.xml")] if named else None
 
-    result = await crawl(Named, ON, requests=[])
+    result = await crawl(NamesSitemaps, ON, requests=[])
     assert len(lines(result, NO_SEEDS, level="WARNING")) == (not named)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,27 +18,17 @@ from scrapy_rep.seeding.discovery import SITEMAP_KEY, SpiderOptions
 from scrapy_rep.seeding.loader import Loader
 from scrapy_rep.seeding.selection import Reason, Selection
 from scrapy_rep.seeding.since import Since
-from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext, Spool, _recover
+from scrapy_rep.seeding.spool import ASKED, DONE, SeedingContext
 from scrapy_rep.settings import RepSettings
-
-worlds: list[World] = []
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Closes the files of a test, as a crawl does at its end."""
-    yield
-    while worlds:
-        worlds.pop().spool.close()
+from tests.helpers.files import connections_to
+from tests.seeding.spools import new_spool
 
 
-class World:
+class WaitingSitemaps:
     """Sitemaps that wait, and a scheduler that takes what is asked for."""
 
     def __init__(self, *, foreign: bool = False) -> None:
-        self.spool = Spool(None, 1.0, None)
-        worlds.append(self)
-        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
+        self.spool = new_spool()
         self.scheduled: list[str] = []
         self.requests: dict[str, Request] = {}
         crawl = CrawlContext(get_crawler(), RepSettings(), time.time)
@@ -97,7 +86,7 @@ def host_of(url: str) -> str:
 
 @pytest.mark.parametrize(("count", "each"), [(1, 7), (50, 3), (17, 2)])
 def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
-    world = World()
+    world = WaitingSitemaps()
     urls = world.add(*hosts(count), each=each)
     world.request()
     while world.asked:
@@ -110,7 +99,7 @@ def test_each_once_and_two_of_a_host_at_a_time(count: int, each: int) -> None:
 
 
 def test_all_hosts_have_turns() -> None:
-    world = World()
+    world = WaitingSitemaps()
     world.add(*hosts(40), each=50)
     for _ in range(80):
         world.request()
@@ -125,11 +114,14 @@ def test_all_hosts_have_turns() -> None:
     assert new <= {*world.scheduled}
 
 
-def test_a_step_looks_at_few_of_very_many_hosts() -> None:
-    world = World()
+def test_a_step_looks_at_few_of_very_many_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = connections_to(None, monkeypatch)
+    world = WaitingSitemaps()
     world.add(*hosts(2000))
     statements: list[str] = []
-    world.spool._journal._db.set_trace_callback(statements.append)
+    connections[-1].set_trace_callback(statements.append)
     for _ in range(3):
         world.request()
         world.come(world.asked[0])
@@ -139,7 +131,7 @@ def test_a_step_looks_at_few_of_very_many_hosts() -> None:
 
 
 def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -> None:
-    world = World(foreign=True)
+    world = WaitingSitemaps(foreign=True)
     urls = world.add(*hosts(100), each=5)
     theirs = world.spool.sitemap(urls.pop())
     assert theirs is not None
@@ -156,7 +148,7 @@ async def test_entries_that_are_written_once_more_count_once(
     """The file failed after some of them."""
     monkeypatch.setattr("scrapy_rep.seeding.spool.RETRY_SECONDS", 0)
     world, failing = (
-        World(),
+        WaitingSitemaps(),
         {"FROM sites": "http://b.example", "FROM origins": "http://a.example"},
     )
     sitemap = world.spool.sitemap(*world.add("http://a.example"))

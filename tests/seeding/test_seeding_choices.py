@@ -44,7 +44,7 @@ def spider(**attributes: Any) -> type[SeededSpider]:
     return type("Spider", (SeededSpider,), attributes)
 
 
-class RulesSpider(SeededSpider):
+class SitemapRulesSpider(SeededSpider):
     sitemap_follow = ["/news", "/nothing"]
 
     def __init__(self, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class RulesSpider(SeededSpider):
 @pytest.mark.scrapy_api
 async def test_the_first_rule_that_matches_gives_the_callback(sites: Sites) -> None:
     site = seeding(sites)
-    result = await seeded(site, spider=RulesSpider)
+    result = await seeded(site, spider=SitemapRulesSpider)
     assert pages(result) == [site.url("/news/3")]
     news = sorted(result.spider.news)  # type: ignore[attr-defined]
     assert news == [site.url(f"/news/{n}") for n in range(3)]
@@ -347,7 +347,7 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
     site, other = seeding(sites, 1), sites.add()
     linked = [site.url(f"/linked/{number}") for number in range(3)]
 
-    class Late(SeededSpider):
+    class LateStart(SeededSpider):
         async def start(self) -> Any:
             yield Request(other.url("/start"))
             while len(self.responses) < 4:
@@ -359,7 +359,7 @@ async def test_an_origin_that_is_known_before_it_may_seed(sites: Sites) -> None:
             if len(self.responses) <= len(linked):
                 yield Request(linked[len(self.responses) - 1])
 
-    result = await seeded(spider=Late, REP_SITEMAPS="start")
+    result = await seeded(spider=LateStart, REP_SITEMAPS="start")
     assert len(pages(result)) == 2 + len(linked)
     assert site.count("/robots.txt") == 1
 

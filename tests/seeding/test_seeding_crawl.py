@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import gzip
 import sqlite3
@@ -17,7 +16,7 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.seeding.spool import FILE_NAME
-from tests.helpers.behaviours import RULES, answer, gzipped
+from tests.helpers.behaviours import RULES, answer, gzipped, once
 from tests.helpers.crawling import crawl
 from tests.helpers.files import impatient
 from tests.helpers.log import lines
@@ -25,6 +24,7 @@ from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import (
     SeededSpider,
     atom,
+    in_the_scheduler,
     index,
     lists,
     pages,
@@ -96,7 +96,7 @@ async def test_the_scheduler_has_few_at_a_time(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page requests go there as fast as it drains; the rest waits on disk."""
-    monkeypatch.setattr("scrapy_rep.seeding.seeding._MAX_PAGES_OF_A_SITE", 32)
+    in_the_scheduler(monkeypatch, 32)
     site, sizes, waiting = sites.add(), [0], [0]
     wanted = some(site, "page", 150)
     lists(site, "/map.xml").set("/map.xml", urlset(wanted))
@@ -121,12 +121,7 @@ async def test_sites_have_turns(sites: Sites) -> None:
     slow, quick, done = sites.add(), sites.add(), []
     for site, count in ((slow, 1000), (quick, 12)):
         lists(site, "/map.xml").set("/map.xml", urlset(some(site, "page", count)))
-
-    async def when_the_other_is_done(hit: Any, connection: Any) -> None:
-        while len(done) < 12:
-            await asyncio.sleep(0.01)
-        await answer("a page")(hit, connection)
-
+    when_the_other_is_done = once(lambda: len(done) >= 12)
     for url in some(slow, "page", 1000):
         slow.set(url.removeprefix(slow.url("")), when_the_other_is_done)
 
@@ -147,7 +142,7 @@ async def test_sites_have_turns(sites: Sites) -> None:
     assert result.reason == "enough"
 
 
-class Failing:
+class SeventhFails:
     """Every seventh call fails."""
 
     asked = 0
@@ -159,13 +154,13 @@ class Failing:
             raise error
 
 
-class FailingScheduler(Failing, Scheduler):
+class FailingScheduler(SeventhFails, Scheduler):
     def enqueue_request(self, request: Request) -> bool:
         self.now_and_then(request, ConnectionError("no scheduler today"))
         return super().enqueue_request(request)
 
 
-class FailingDupeFilter(Failing, RFPDupeFilter):
+class FailingDupeFilter(SeventhFails, RFPDupeFilter):
     """Like Scrapy's on a full disk: it raises, but knows the page when that comes once more."""
 
     def request_seen(self, request: Request) -> bool:
@@ -179,7 +174,9 @@ class FailingDupeFilter(Failing, RFPDupeFilter):
     [{"SCHEDULER": FailingScheduler}, {"DUPEFILTER_CLASS": FailingDupeFilter}],
 )
 async def test_a_scheduler_that_raises(
-    sites: Sites, settings: dict[str, type[Failing]], monkeypatch: pytest.MonkeyPatch
+    sites: Sites,
+    settings: dict[str, type[SeventhFails]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("scrapy_rep.seeding.seeding.RETRY_SECONDS", 0.01)
     for failing in settings.values():
@@ -230,7 +227,6 @@ class FailingFile(sqlite3.Connection):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> type[FailingFile]:
     impatient(monkeypatch)
-    monkeypatch.setattr("scrapy_rep.engine.timers._PERIOD_SECONDS", 0.05)
 
     def connected(path: Path | None, seconds: float) -> sqlite3.Connection:
         ours = path is None or path.name == FILE_NAME

@@ -274,7 +274,7 @@ async def test_passwords_stand_nowhere(
     site = sites.add(RULES)
     secret = "http://me:hunter2@" + site.url("/private").removeprefix("http://")
 
-    class Named(SeededSpider):
+    class NamesSecret(SeededSpider):
         rep_sitemaps = [secret] if where == "rep_sitemaps" else True
 
     record, report = tmp_path / "record.jsonl", tmp_path / "report.html"
@@ -282,7 +282,7 @@ async def test_passwords_stand_nowhere(
     starts = (
         [] if where == "rep_sitemaps" else [secret, secret.replace("private", "page")]
     )
-    result = await crawl(Named, settings, requests=starts)
+    result = await crawl(NamesSecret, settings, requests=starts)
     ours = [one for one in result.records if one.name.startswith("scrapy_rep")]
     texts = [one.getMessage() + (one.exc_text or "") for one in ours]
     texts += [record.read_text(), report.read_text()]

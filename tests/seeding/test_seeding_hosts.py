@@ -9,7 +9,7 @@ from scrapy.core.engine import ExecutionEngine
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import host_of, registrable_domain
-from tests.helpers.behaviours import after, in_turn, redirect, silence
+from tests.helpers.behaviours import in_turn, once, redirect, silence
 from tests.helpers.held import NEVER
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -194,7 +194,8 @@ async def test_hosts_that_the_crawl_knows_are_not_limited(
     site, *others = every = [sites.add() for _ in range(6)]
     for one in every:
         one.set("/robots.txt", listing(site.url("/map.xml")))
-    site.set("/map.xml", after(1, urlset([one.url("/page") for one in every])))
+    known = lambda: all(one.count("/start") for one in every[:5])
+    site.set("/map.xml", once(known, urlset([one.url("/page") for one in every])))
     result = await seeded(*every[:5])
     assert pages(result) == sorted(one.url("/page") for one in every[:5])
     assert result.stat("rep/sitemaps/rejected/hosts") == 1

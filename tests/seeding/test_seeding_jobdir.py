@@ -157,6 +157,7 @@ async def test_pages_that_wait_for_their_robots_txt_at_a_stop(
         on_held=lambda spider, count: count == len(wanted) and record.close()
     )
     if not held:
+        # Time for the last one to reach the gate, where no event tells of it.
         record.handlers[signals.request_scheduled] = lambda request: (
             request.url == wanted[-1] and later(0.2, record.close)
         )

@@ -20,7 +20,7 @@ from scrapy_rep.seeding.spool import FILE_NAME
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages import MemoryStorage, Storage
 from scrapy_rep.text import iso
-from tests.helpers.behaviours import after
+from tests.helpers.behaviours import once
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
 from tests.helpers.log import lines
 from tests.helpers.process import Crawl
@@ -165,13 +165,13 @@ def test_after_a_stop_or_a_kill_the_crawl_began_with_its_first_run(
     )
     ended = ago(0)
     assert values_in(tmp_path) == []
-    time.sleep(1.1)  # a date has seconds
-    assert Crawl(tmp_path, start, settings, seeded="yes").join().reason == "finished"
+    second = Crawl(tmp_path, start, settings, seeded="yes", ahead=10).join()
+    assert second.reason == "finished"
     [value] = values_in(tmp_path)
     assert value <= ended
     # Nothing is read again in this job, so nothing is newer.
-    time.sleep(1.1)
-    assert Crawl(tmp_path, start, settings, seeded="yes").join().reason == "finished"
+    third = Crawl(tmp_path, start, settings, seeded="yes", ahead=20).join()
+    assert third.reason == "finished"
     assert values_in(tmp_path) == [value]
 
 
@@ -182,11 +182,14 @@ def values_in(folder: Path) -> list[str]:
 
 
 async def test_memory_keeps_no_date_and_one_line_says_so(sites: Sites) -> None:
-    class Subclass(MemoryStorage):
+    class SubclassOfMemory(MemoryStorage):
         pass
 
     news = News(sites)
-    for storage, name in ((MemoryStorage, "MemoryStorage"), (Subclass, "Subclass")):
+    for storage, name in (
+        (MemoryStorage, "MemoryStorage"),
+        (SubclassOfMemory, "SubclassOfMemory"),
+    ):
         for _ in range(2):
             result = await seeded(news.site, REP_CACHE_STORAGE=storage, **LAST)
             assert names(result) == ["old", "undated", "unreadable"]
@@ -206,7 +209,7 @@ async def test_without_the_setting_nothing_is_stored(
 async def test_a_storage_of_the_users_may_keep_the_date(sites: Sites) -> None:
     kept: dict[str, str] = {}
 
-    class Keeping(FolderlessStorage):
+    class KeepsDates(FolderlessStorage):
         def load_value(self, name: str) -> str | None:
             return kept.get(name)
 
@@ -214,9 +217,9 @@ async def test_a_storage_of_the_users_may_keep_the_date(sites: Sites) -> None:
             kept[name] = value
 
     news = News(sites)
-    await seeded(news.site, REP_CACHE_STORAGE=Keeping, **LAST)
+    await seeded(news.site, REP_CACHE_STORAGE=KeepsDates, **LAST)
     assert list(kept) == ["last-crawl:list"]
-    assert names(await seeded(news.site, REP_CACHE_STORAGE=Keeping, **LAST)) == [
+    assert names(await seeded(news.site, REP_CACHE_STORAGE=KeepsDates, **LAST)) == [
         "undated",
         "unreadable",
     ]
@@ -234,7 +237,7 @@ class FolderlessStorage(Storage):
 async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
     """Nor does one that returns nonsense. The crawl ends as it would."""
 
-    class Failing(FolderlessStorage):
+    class FailingValues(FolderlessStorage):
         answer: Any = OSError(28, "No space left on device")
 
         def load_value(self, name: str) -> str | None:
@@ -248,7 +251,7 @@ async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
     news = News(sites)
     with every_row() as row:
         for answer in (
-            Failing.answer,
+            FailingValues.answer,
             5,
             b"2026",
             [],
@@ -259,7 +262,7 @@ async def test_a_storage_that_fails_keeps_no_page_away(sites: Sites) -> None:
             "\udcff",
         ):
             with row(repr(answer)[:40]):
-                storage = type("Storage", (Failing,), {"answer": answer})
+                storage = type("Storage", (FailingValues,), {"answer": answer})
                 result = await seeded(news.site, REP_CACHE_STORAGE=storage, **LAST)
                 assert names(result) == ["old", "undated", "unreadable"]
                 assert len(lines(result, "(Storage) can't be", level="WARNING")) >= 1
@@ -291,18 +294,18 @@ async def test_an_index_is_read_if_it_was_changed(
 
 
 async def test_two_spiders_have_two_dates(sites: Sites, stored: dict[str, Any]) -> None:
-    class Other(SeededSpider):
+    class OtherSpider(SeededSpider):
         name = "other: \u4e2d/x"
 
     news = News(sites)
     await seeded(news.site, **stored)
-    assert date_in(stored, Other.name) is None
-    assert names(await seeded(news.site, spider=Other, **stored)) == [
+    assert date_in(stored, OtherSpider.name) is None
+    assert names(await seeded(news.site, spider=OtherSpider, **stored)) == [
         "old",
         "undated",
         "unreadable",
     ]
-    assert date_in(stored, Other.name) is not None
+    assert date_in(stored, OtherSpider.name) is not None
 
 
 async def test_sitemaps_that_could_not_be_kept_leave_the_date(
@@ -398,25 +401,26 @@ def test_processes_that_share_a_queue_set_one_date(
 ) -> None:
     """That of the one that began first, whichever has read the sitemaps."""
     listed = Listed(sites, 0.15)
+    runs: list[Crawl] = []
     # Whoever gets this page ends after the other one.
-    listed.site.set("/slow", after(6, "slow"))
+    over = lambda: any(run.reason for run in runs)
+    listed.site.set("/slow", once(over, "slow"))
     stored = on_a_server(redis_server.url, tmp_path.name)
     settings = {**Listed.SETTINGS, **fleet_settings(redis_server), **stored, **LAST}
     began = ago(0)
     first = Crawl(tmp_path / "1", [listed.site.url("/start")], settings, seeded="yes")
+    runs.append(first)
     first.wait_for("page")
     between = ago(0)
-    time.sleep(1.1)  # a date has seconds
-    second = Crawl(tmp_path / "2", [listed.site.url("/slow")], settings, seeded="yes")
-    assert [run.join().reason for run in (first, second)] == ["finished"] * 2
-    storage: Any = open_(stored)
-    [key] = storage._client.keys(f"{tmp_path.name}:value:last-crawl:*")
-    date = storage._client.get(key).decode()
+    slow = [listed.site.url("/slow")]
+    runs.append(Crawl(tmp_path / "2", slow, settings, seeded="yes", ahead=10))
+    assert [run.join().reason for run in runs] == ["finished"] * 2
+    [key] = redis_server.ask("KEYS", f"{tmp_path.name}:value:last-crawl:*")
+    date = redis_server.ask("GET", key).decode()
     assert began <= date <= between
     # One that comes later finds everything done, and reads nothing.
     third = Crawl(
         tmp_path / "3", [listed.site.url("/start")], settings, seeded="yes"
     ).join()
     assert third.reason == "finished"
-    assert storage._client.get(key).decode() == date
-    storage.close()
+    assert redis_server.ask("GET", key).decode() == date

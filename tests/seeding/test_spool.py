@@ -33,7 +33,7 @@ def add(spool: Spool, *names: str) -> Site:
     assert number is not None
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
     spool.add_pages(A, [NewPage(number, 1, name, "{}") for name in names])
-    return spool._sites[number]
+    return spool.proven.sites_of(A)[number]
 
 
 @pytest.mark.loop

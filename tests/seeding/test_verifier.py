@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,34 +11,22 @@ from scrapy.utils.test import get_crawler
 
 from scrapy_rep.protocol import Origin
 from scrapy_rep.seeding.selection import Reason, Verifier
-from scrapy_rep.seeding.spool import NewPage, Spool, _recover
+from scrapy_rep.seeding.spool import NewPage
+from tests.seeding.spools import new_spool
 
 A, B = "http://a.example", "http://b.example"
 
 
-worlds: list[World] = []
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    """Closes the files of a test, as a crawl does at its end."""
-    yield
-    while worlds:
-        worlds.pop().spool.close()
-
-
-class World:
+class WaitingPage:
     """A page of B, from a sitemap of A, that waits."""
 
     def __init__(self) -> None:
-        self.spool = Spool(None, 1.0, None)
-        worlds.append(self)
-        assert self.spool._journal.open(_recover).sites == []  # type: ignore[union-attr]
+        self.spool = new_spool()
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
         number = self.spool.site(B, A)
         assert number is not None
         self.spool.add_pages(A, [NewPage(number, 1, f"{B}/", "{}")])
-        self.site = self.spool._sites[number]
+        self.site = self.spool.unproven.sites_of(A)[number]
         self.asked: list[str] = []
         self.refused: list[Reason] = []
         engine = SimpleNamespace(wake=lambda: None)
@@ -70,7 +57,7 @@ async def test_pages_wait_from_when_their_host_is_asked(
     waited: float, reason: Reason
 ) -> None:
     """Not from when they came: one that nobody has asked is not unreachable."""
-    world = World()
+    world = WaitingPage()
     assert world.site.asked_at is None
     if waited:
         world.site.asked_at = time.monotonic() - waited
@@ -82,7 +69,7 @@ async def test_pages_wait_from_when_their_host_is_asked(
 @pytest.mark.loop
 async def test_a_row_that_is_damaged_does_not_keep_the_crawl_open() -> None:
     """The check of a file as it is opened looks at pages, not at what rows say."""
-    world = World()
+    world = WaitingPage()
     world.spool._read("UPDATE sitemaps SET chain = '['")
     assert await world.verifier._try(world.site)
     assert world.spool.waiting == 0

@@ -109,7 +109,7 @@ class Disk:
         )
 
 
-class Shared(sqlite3.Connection):
+class SharedConnection(sqlite3.Connection):
     """Threads use it by turns: else one gets another's errors, or SQLite crashes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -139,7 +139,7 @@ class Fault:
         self, path: Path | None, seconds: float = 0, **options: Any
     ) -> sqlite3.Connection:
         """As the package's own, with the fault."""
-        options = {"factory": Shared, "isolation_level": None, **options}
+        options = {"factory": SharedConnection, "isolation_level": None, **options}
         made: sqlite3.Connection = sqlite3.connect(
             path or "", timeout=0.2, check_same_thread=False, **options
         )

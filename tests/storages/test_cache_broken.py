@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from scrapy_rep.storages import client, sqlite
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import NO, OK, CrawlResult, StepSpider, crawl
-from tests.helpers.files import aside, change
+from tests.helpers.files import aside, change, impatient_storages
 from tests.helpers.held import assert_clean, origin_of
 from tests.helpers.log import lines, warnings
 from tests.helpers.redisserver import RedisServer, needs_server
@@ -29,10 +28,8 @@ EARNED = "refused every start"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, and a process that is locked out does not wait."""
-    monkeypatch.setattr(client, "_RETRY_SECONDS", 0.001)
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.05)
+def nobody_waits_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient_storages(monkeypatch)
 
 
 def some(sites: Sites, count: int = 4) -> list[Site]:

@@ -30,7 +30,7 @@ from tests.helpers.crawling import captured_log
 from tests.helpers.held import a_while
 from tests.helpers.log import lines, warnings
 from tests.helpers.storing import NOW, A, B, missing, rules, users_class
-from tests.storages.world import LEASE, Hanging, World, always, never
+from tests.storages.world import LEASE, HangingCalls, StorageWorld, always, never
 
 FULL = OSError(28, "No space left on device")
 ALL = ("load", "save", "lease", "release")
@@ -39,8 +39,8 @@ GRANTED = Claim(None, granted=True)
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world(monkeypatch: pytest.MonkeyPatch) -> StorageWorld:
+    return StorageWorld(monkeypatch)
 
 
 class Users(Storage):
@@ -48,17 +48,29 @@ class Users(Storage):
 
 
 class Wants(Users):
-    def __init__(self, value: str) -> None:
-        self.value = value
+    given = ""
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Wants:
-        return cls(crawler.settings["WANTED"])
+        cls.given = crawler.settings["WANTED"]
+        return cls()
 
 
 def opened(storage: Any, **settings: Any) -> Any:
     crawler = get_crawler(settings_dict={"REP_CACHE_STORAGE": storage, **settings})
     return open_storage(crawler, RepSettings.from_settings(crawler.settings))
+
+
+def opened_with(kind: type[Storage]) -> tuple[Any, Any]:
+    """A client, and its storage, which is of this kind."""
+    made: list[Storage] = []
+
+    def from_crawler(cls: type[Storage], crawler: Any) -> Storage:
+        made.append(cls())
+        return made[-1]
+
+    noted = type(kind.__name__, (kind,), {"from_crawler": classmethod(from_crawler)})
+    return opened(noted), made[0]
 
 
 def test_made_as_scrapy_makes_components() -> None:
@@ -68,8 +80,9 @@ def test_made_as_scrapy_makes_components() -> None:
         (f"{__name__}.Users", "Users"),
         (written, "Written"),
     ):
-        assert type(opened(storage)._calls.storage).__name__ == name
-    assert opened(Wants, WANTED="this")._calls.storage.value == "this"
+        assert opened(storage).name == name
+    opened(Wants, WANTED="this")
+    assert Wants.given == "this"
     # What is in memory is known without a client.
     assert opened(MemoryStorage) is opened("scrapy_rep.storages.MemoryStorage") is None
 
@@ -78,7 +91,7 @@ NO_STORAGES: dict[Any, str] = {
     "nowhere.Storage": "can't be used: ModuleNotFoundError: No module named 'nowhere'",
     "scrapy_rep.storages.Nothing": "can't be used",
     "SqliteStorage": "can't be used",
-    World: "is not a subclass of scrapy_rep.storages.Storage",
+    StorageWorld: "is not a subclass of scrapy_rep.storages.Storage",
     type(
         "Raises", (Storage,), {"load": None, "__init__": lambda self: 1 / 0}
     ): "division by zero",
@@ -137,7 +150,7 @@ def test_the_class_of_the_manual_needs_no_more(
             method()
 
 
-async def test_an_answer_that_comes_between_the_two(world: World) -> None:
+async def test_an_answer_that_comes_between_the_two(world: StorageWorld) -> None:
     """Between the look and the lease: the lease is given back, and nobody asks once more."""
     other_has_answered = [lambda: MemoryStorage.save(world.storage, rules())]
     world.storage.before["lease"] = lambda: other_has_answered.pop()()
@@ -145,10 +158,10 @@ async def test_an_answer_that_comes_between_the_two(world: World) -> None:
     assert world.storage.leases == {}
 
 
-async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
+async def test_a_claim_right_after_a_lease_was_given_back(world: StorageWorld) -> None:
     """The lease goes on: it must not end under the second fetch."""
     await world.client.claim(A, never)
-    slow = Hanging(world, "save")
+    slow = HangingCalls(world, "save")
     world.client.publish(missing(B))
     await slow.begins()
     world.client.give_back(A)
@@ -159,7 +172,7 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: World) -> None:
     assert world.storage.leases.keys() == {A}
 
 
-async def test_each_claim_gets_its_own_answer(world: World) -> None:
+async def test_each_claim_gets_its_own_answer(world: StorageWorld) -> None:
     """In one batch: known and enough, known and not enough, leased by another or by itself, unknown; what
     is not the entry counts as nothing, with one warning."""
     enough, stale, leased, own, damaged, anothers, broken, *_ = origins = ORIGINS[:8]
@@ -189,7 +202,7 @@ async def test_each_claim_gets_its_own_answer(world: World) -> None:
 
 
 @pytest.mark.loop
-async def test_the_event_loop_goes_on(world: World) -> None:
+async def test_the_event_loop_goes_on(world: StorageWorld) -> None:
     """Each call waits for the event loop to turn, and gets stuck if it holds the loop up itself."""
     go_on, stuck = threading.Event(), []
 
@@ -222,9 +235,11 @@ async def test_the_event_loop_goes_on(world: World) -> None:
 @pytest.mark.parametrize(
     "how", ["cancelled", "cancelled in the queue", "thrown away", "unread"]
 )
-async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) -> None:
+async def test_a_claim_that_is_given_up_leaves_no_lease(
+    world: StorageWorld, how: str
+) -> None:
     """Others would wait for it, for as long as it lasts."""
-    slow, others = Hanging(world, "lease"), []
+    slow, others = HangingCalls(world, "lease"), []
     if how == "cancelled in the queue":
         others.append(deferred_from_coro(world.client.claim(B, always)))
     claim = world.client.claim(A, always)
@@ -252,7 +267,7 @@ async def test_a_claim_that_is_given_up_leaves_no_lease(world: World, how: str) 
     assert (await world.client.claim("http://d:80", always)).granted
 
 
-async def test_leases_are_renewed_in_time(world: World) -> None:
+async def test_leases_are_renewed_in_time(world: StorageWorld) -> None:
     """Until there is an answer: a silent site takes the whole timeout, a redirect even longer."""
     await world.claims([A, B])
     ends = (
@@ -275,12 +290,12 @@ async def test_leases_are_renewed_in_time(world: World) -> None:
 
 
 async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(
-    world: World,
+    world: StorageWorld,
 ) -> None:
     """A user's extension may still download meanwhile: that asks nothing of the storage."""
     await world.claims([A, B])
     world.client.publish(rules(A))
-    slow = Hanging(world, "close")
+    slow = HangingCalls(world, "close")
     closed = deferred_from_coro(world.client.close())
     await slow.begins()
     assert world.storage.leases == {}
@@ -296,7 +311,7 @@ async def test_closing_finishes_the_queue_and_leaves_no_lease_or_timer(
     assert world.storage.load(A) == rules(A)
 
 
-def assert_saved_before_released(world: World, origins: list[str]) -> None:
+def assert_saved_before_released(world: StorageWorld, origins: list[str]) -> None:
     calls = [one[:2] for one in world.storage.calls if one[0] in ("save", "release")]
     early = [
         one
@@ -307,7 +322,7 @@ def assert_saved_before_released(world: World, origins: list[str]) -> None:
     assert world.storage.leases == {}
 
 
-async def test_claims_that_gather_go_together(world: World) -> None:
+async def test_claims_that_gather_go_together(world: StorageWorld) -> None:
     assert await world.claims(ORIGINS) == [GRANTED] * 900
     loads = world.storage.batches("load")
     assert (sum(loads), max(loads)) == (1800, 500), "each is looked up twice"
@@ -324,7 +339,7 @@ async def test_claims_that_gather_go_together(world: World) -> None:
     assert [claim.entry for claim in claims] == [missing(origin) for origin in ORIGINS]
 
 
-async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
+async def test_leases_outlast_a_backlog_of_older_answers(world: StorageWorld) -> None:
     """Those of an outage are saved first; nobody's lease ends before its own answer's turn."""
     world.storage.fails["save"] = FULL
     await world.publish(*map(missing, ORIGINS[:600]))
@@ -335,7 +350,7 @@ async def test_leases_outlast_a_backlog_of_older_answers(world: World) -> None:
     assert_saved_before_released(world, ORIGINS[600:])
 
 
-async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
+async def test_leases_end_though_nothing_can_be_saved(world: StorageWorld) -> None:
     """Then others may fetch; the answers wait, more of them than fit into one call."""
     await world.claims(ORIGINS)
     world.storage.fails["save"] = FULL
@@ -348,9 +363,9 @@ async def test_leases_end_though_nothing_can_be_saved(world: World) -> None:
     assert world.storage.names()[-1] == "close"
 
 
-async def test_a_claim_is_next_after_a_save(world: World) -> None:
+async def test_a_claim_is_next_after_a_save(world: StorageWorld) -> None:
     """What is still to be saved is saved after it, however long it has waited."""
-    slow = Hanging(world, "save")
+    slow = HangingCalls(world, "save")
     world.client.publish(missing(ORIGINS[0]))
     await slow.begins()
     for origin in ORIGINS[1:]:
@@ -364,7 +379,7 @@ async def test_a_claim_is_next_after_a_save(world: World) -> None:
     assert names.count("save") == 900
 
 
-async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
+async def test_what_could_not_be_saved_is_saved_later(world: StorageWorld) -> None:
     """By itself, without anything else to do: the crawl may ask for nothing more."""
     world.storage.fails["save"] = FULL
     await world.publish(missing(A, NOW), missing(B, NOW), missing(A, NOW + 5))
@@ -379,7 +394,9 @@ async def test_what_could_not_be_saved_is_saved_later(world: World) -> None:
     assert world.timers == []
 
 
-async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World) -> None:
+async def test_one_that_can_not_be_saved_keeps_no_other_from_it(
+    world: StorageWorld,
+) -> None:
     """Whatever stands first when nothing can be saved comes last the next time."""
     origins = ORIGINS[:5]
     save = world.storage.save
@@ -401,7 +418,7 @@ async def test_one_that_can_not_be_saved_keeps_no_other_from_it(world: World) ->
 
 
 async def test_what_waits_to_be_saved_is_limited(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: StorageWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_MAX_UNSAVED", 20)
     world.storage.fails["save"] = FULL
@@ -417,7 +434,7 @@ async def test_what_waits_to_be_saved_is_limited(
     assert world.lost == 100, "nor at the end"
 
 
-async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
+async def test_what_fails_is_not_called_for_a_while(world: StorageWorld) -> None:
     """A server that hangs would delay each origin."""
     world.storage.fails = dict.fromkeys(ALL, FULL)
     await world.use()
@@ -436,10 +453,10 @@ async def test_what_fails_is_not_called_for_a_while(world: World) -> None:
 
 
 async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(
-    world: World,
+    world: StorageWorld,
 ) -> None:
     world.storage.fails = dict.fromkeys(ALL, TimeoutError("no answer"))
-    slow = Hanging(world, "load")
+    slow = HangingCalls(world, "load")
     under_way = deferred_from_coro(world.client.claim(B, never))
     await slow.begins()
     slow.go_on()
@@ -452,7 +469,9 @@ async def test_a_storage_that_hangs_and_fails_holds_up_only_who_tries_it(
 @pytest.mark.parametrize(
     "methods", [("load",), ("save",), ("lease",), ("release",), ALL]
 )
-async def test_one_method_fails_or_all(world: World, methods: tuple[str, ...]) -> None:
+async def test_one_method_fails_or_all(
+    world: StorageWorld, methods: tuple[str, ...]
+) -> None:
     """If the others work, the outage is one all the same, until all work again."""
     with captured_log() as records:
         for fails, again in ((methods, 0), ((), 1)):
@@ -466,7 +485,7 @@ async def test_one_method_fails_or_all(world: World, methods: tuple[str, ...]) -
 @pytest.mark.parametrize(
     "error", [StopIteration, MemoryError, TypeError, AttributeError]
 )
-async def test_whatever_is_raised(world: World, error: type[Exception]) -> None:
+async def test_whatever_is_raised(world: StorageWorld, error: type[Exception]) -> None:
     """One warning, and everybody may ask: no claim is left without an answer."""
     nonsense = {TypeError: "lease_many", AttributeError: "load"}
     if error in nonsense:
@@ -499,7 +518,7 @@ class Turning(Storage):
 @pytest.mark.loop
 async def test_turns_are_asked_for_in_one_call() -> None:
     """And come by the monotonic clock: what passes until the call counts."""
-    turning = opened(Turning)
+    turning, storage = opened_with(Turning)
     assert turning.shares_turns
     assert not opened(Users).shares_turns
     before = time.monotonic()
@@ -508,7 +527,7 @@ async def test_turns_are_asked_for_in_one_call() -> None:
     assert moments == pytest.approx([before + 7.0] * 2, abs=1.0)
     assert min(moments) >= before + 7.0
     # The first call begins at once, the other waits for its end.
-    calls = turning._calls.storage.calls
+    calls = storage.calls
     assert [[turn.origin for turn in call] for call in calls] in ([[A], [B]], [[A, B]])
     many = [deferred_from_coro(turning.turn(A, 5.0, 0.0)) for _ in range(900)]
     for one in many:
@@ -522,13 +541,13 @@ async def test_turns_are_asked_for_in_one_call() -> None:
     "answer", [FULL, [], [1.0, 1.0], ["1"], [-1.0], [1e9], [math.nan]]
 )
 async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None:
-    turning = opened(Turning)
-    turning._calls.storage.answer = answer
+    turning, storage = opened_with(Turning)
+    storage.answer = answer
     with captured_log() as records:
         assert await turning.turn(A, 5.0, 0.0) is None
-        turning._calls.storage.answer = None
+        storage.answer = None
         assert await turning.turn(A, 5.0, 0.0) is None  # it isn't asked for a while
-    assert len(turning._calls.storage.calls) == 1
+    assert len(storage.calls) == 1
     [warning] = warnings(records)
     assert "can't be written" in warning
     turning._calls.again_at.clear()
@@ -536,7 +555,7 @@ async def test_without_turns_each_keeps_the_delay_by_itself(answer: Any) -> None
     await turning.close()
 
 
-class Keeping(Users):
+class KeepsValues(Users):
     """Keeps values, and the order of calls."""
 
     def __init__(self) -> None:
@@ -560,10 +579,9 @@ class Keeping(Users):
 
 async def test_a_value_is_replaced_when_the_crawl_has_ended() -> None:
     """By what the value is then, before the storage is closed. With None, it stays."""
-    keeping = opened(Keeping)
+    keeping, storage = opened_with(KeepsValues)
     assert keeping.keeps_values
     assert not opened(Users).keeps_values
-    storage = keeping._calls.storage
     assert await keeping.load_value("name") == "old"
     assert await keeping.load_value("other") is None
     keeping.replace_at_close("name", lambda value, *, reason: f"{value} {reason}")
@@ -577,8 +595,7 @@ async def test_a_value_is_replaced_when_the_crawl_has_ended() -> None:
 
 async def test_a_value_that_can_not_be_read_is_none() -> None:
     """What isn't a short text is an empty one: somebody else has written it."""
-    keeping = opened(Keeping)
-    storage = keeping._calls.storage
+    keeping, storage = opened_with(KeepsValues)
     for value in (5, b"x", ["x"], "x" * 1001):
         storage.values["name"] = value
         assert await keeping.load_value("name") == ""

@@ -13,7 +13,7 @@ import pytest
 from scrapy_rep.storages import journal as module
 from scrapy_rep.storages.journal import Journal
 from tests.helpers.crawling import captured_log
-from tests.helpers.files import aside, ask
+from tests.helpers.files import aside, ask, connections_to
 from tests.helpers.log import lines, warnings
 from tests.storages.faults import DAMAGES, FAULTS, Corrupted, Fault, Full
 
@@ -86,16 +86,16 @@ def test_rows_are_put_replaced_and_deleted(
 
 
 def test_a_change_is_in_the_file_at_once_and_survives_a_kill(
-    path: Path, opened: Opener
+    path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No id is used again, though the highest was deleted: a request on its way may have it."""
+    connections = connections_to(path, monkeypatch)
     journal = opened(path)
     for number in range(1, 4):
         journal.put("held", (journal.new_id("held"), "x"))
         assert stored(path) == list(range(1, number + 1))
     journal.delete("held", 3)
-    assert journal._db is not None
-    journal._db.close()  # what a kill leaves: nothing is closed in order
+    connections[0].close()  # what a kill leaves: nothing is closed in order
     journal = opened(path)
     assert ids(journal) == [1, 2]
     assert journal.new_id("held") == 4

@@ -235,16 +235,20 @@ def test_a_password_is_used_and_never_shown(tmp_path: Path, opened: Opener) -> N
             opened(server.url).load(A)
         with pytest.raises(redis.RedisError, match=r"^(?!.*wr0ng)"):
             opened(server.url.replace("//", "//:wr0ng@")).load(A)
-        right = opened(server.url.replace("//", "//:s3cret@"))
+        right_url = server.url.replace("//", "//:s3cret@")
+        right = opened(right_url)
         right.save(rules())
         assert right.load(A) == rules()
-        right._client.execute_command(
-            "ACL SETUSER", "bot", "on", ">50%/@:", "~rep:*", "+@all"
-        )
+
+        def set_user(*rights: str) -> None:
+            with redis.Redis.from_url(right_url) as admin:
+                admin.execute_command("ACL SETUSER", "bot", *rights)
+
+        set_user("on", ">50%/@:", "~rep:*", "+@all")
         user = opened(server.url.replace("//", "//bot:50%25%2F%40%3A@"))
         assert user.load(A) == rules()
         for command in ("-get", "-strlen"):
-            right._client.execute_command("ACL SETUSER", "bot", command)
+            set_user(command)
             with pytest.raises(redis.RedisError):
                 user.load(A)
 

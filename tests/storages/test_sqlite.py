@@ -17,7 +17,7 @@ from scrapy.utils.test import get_crawler
 from scrapy_rep.storages import Entry, SqliteStorage, sqlite
 from scrapy_rep.storages.journal import set_aside
 from tests.helpers.crawling import captured_log
-from tests.helpers.files import aside, ask, change, script
+from tests.helpers.files import aside, ask, change, connections_to, script
 from tests.helpers.log import warnings
 from tests.helpers.rows import every_row
 from tests.helpers.storing import HOUR, NOW, A, B, missing, rules, together
@@ -95,14 +95,14 @@ def test_what_has_expired_goes_when_others_are_saved(path: Path) -> None:
 
 
 def test_a_batch_of_saves_or_leases_is_one_transaction(
-    storage: SqliteStorage, path: Path
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each waits for the disk, and for the lock. The same body is kept once."""
     origins = [f"http://{number}:80" for number in range(300)]
+    connections = connections_to(path, monkeypatch)
     assert storage.load(A) is None
     statements: list[str] = []
-    assert storage._db is not None
-    storage._db.set_trace_callback(statements.append)
+    connections[-1].set_trace_callback(statements.append)
     for call in (
         lambda: storage.save_many([rules(origin) for origin in origins]),
         lambda: storage.lease_many(origins, "me", HOUR),
@@ -289,10 +289,18 @@ def test_what_a_killed_process_left_is_used(
     assert aside(copy) == warnings(records) == []
 
 
-def test_a_full_disk(storage: SqliteStorage, path: Path) -> None:
+def lock_seconds(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long a process waits for others, from now on."""
+    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", seconds)
+
+
+def test_a_full_disk(
+    storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What does not fit is not kept; what is kept stays, and it works again when there is room."""
+    connections = connections_to(path, monkeypatch)
     storage.save(rules())
-    storage._db.execute("PRAGMA max_page_count = 12")  # type: ignore[union-attr]
+    connections[-1].execute("PRAGMA max_page_count = 12")
     with pytest.raises(sqlite3.OperationalError, match="full"):
         for number in range(100):
             storage.save(rules(f"http://{number}:80", os.urandom(5000)))
@@ -307,7 +315,7 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
     storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than anybody should: what is written fails, what is read does not."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    lock_seconds(monkeypatch, 0.01)
     storage.save(rules())
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -328,7 +336,7 @@ def test_a_locked_file_refuses_writes_but_can_be_read(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow disk, the process that opens a file first may take long."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 60.0)
+    lock_seconds(monkeypatch, 60.0)
 
 
 def enlarge(storage: SqliteStorage) -> SqliteStorage:
@@ -337,9 +345,10 @@ def enlarge(storage: SqliteStorage) -> SqliteStorage:
         storage.save_many(
             [rules(f"http://{n}:80", b"%d" % n * 100) for n in range(300)]
         )
-    assert storage._db is not None
-    storage._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    storage._db.execute("PRAGMA cache_size = 1")
+    connection = storage._db
+    assert connection is not None
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA cache_size = 1")
     return storage
 
 
@@ -397,7 +406,7 @@ def test_one_at_a_time_opens_the_file(
     storage: SqliteStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else one could set aside what another has just begun."""
-    monkeypatch.setattr(sqlite, "_LOCK_SECONDS", 0.01)
+    lock_seconds(monkeypatch, 0.01)
     lock = beside(path, ".lock")
     other = sqlite3.connect(lock, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from scrapy_rep.storages import (
     UnreadableEntry,
 )
 from tests.helpers.files import change
-from tests.helpers.redisserver import needs_server
+from tests.helpers.redisserver import RedisServer, needs_server
 from tests.helpers.rows import every_row
 from tests.helpers.storing import (
     HOUR,
@@ -34,8 +35,13 @@ from tests.helpers.storing import (
 
 
 class Kind:
-    def __init__(self, name: str, make: Callable[[], Storage]) -> None:
+    def __init__(
+        self, name: str, make: Callable[[], Storage], put: Callable[..., object]
+    ) -> None:
+        """:param put: writes into the store as somebody else would: a query and its values; for Redis, a command, a kind, a name and
+        values"""
         self.name = name
+        self.put = put
         self._make = make
         self._made: list[Storage] = []
         # Whether several may use one store at a time, and bodies are kept apart from entries.
@@ -49,14 +55,13 @@ class Kind:
 
     def write(self, what: str, name: str | None, value: Any) -> None:
         """Put something beside what the storage wrote: a header of an origin, or a packed body of a hash."""
-        storage: Any = self._made[0]
         if self.name == "redis":
             kind = "entry" if what == "header" else "body"
-            storage._client.set(storage._key(kind, name), value)
+            self.put("SET", kind, name, value)
             return
         table, key = ("entries", "origin") if what == "header" else ("bodies", "sha256")
         query = f"UPDATE {table} SET {what} = ? WHERE {key} = ?"  # noqa: S608 (all ours)
-        change(storage._path, query, value, name)
+        self.put(query, value, name)
 
     def close(self) -> None:
         for one in self._made:
@@ -69,19 +74,26 @@ class Kind:
 def kind(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Kind]:
+    path = tmp_path / "new" / "robots.sqlite"
     makers: dict[str, Callable[[], Storage]] = {
         "memory": lambda: MemoryStorage(10000, 1 << 30),
-        "sqlite": lambda: SqliteStorage(tmp_path / "new" / "robots.sqlite"),
+        "sqlite": lambda: SqliteStorage(path),
         "users": FolderStorage,
     }
+    put: Callable[..., object] = partial(change, path)
     if request.param == "redis":
         from scrapy_rep.storages import RedisStorage
 
-        url = request.getfixturevalue("redis_server").url
+        server: RedisServer = request.getfixturevalue("redis_server")
         # A prefix of its own for each test; it is not meant as a pattern.
-        makers["redis"] = lambda: RedisStorage(url, f"*[{tmp_path.name}]?", HOUR)
+        prefix = f"*[{tmp_path.name}]?"
+        makers["redis"] = lambda: RedisStorage(server.url, prefix, HOUR)
+
+        def put(command: str, kind: str, name: str, *values: Any) -> None:
+            server.ask(command, f"{prefix}:{kind}:{name}", *values)
+
     monkeypatch.chdir(tmp_path)
-    kind = Kind(request.param, makers[request.param])
+    kind = Kind(request.param, makers[request.param], put)
     yield kind
     kind.close()
 
@@ -301,9 +313,9 @@ def test_what_others_wrote_in_place_of_a_turn_delays_nothing(
     storage: Any = kind.new()
     storage.turn_many([Turn(A, 10.0, 0.0)])
     if kind.name == "redis":
-        storage._client.set(storage._key("turn", A), value)
+        kind.put("SET", "turn", A, value)
     else:
-        change(storage._path, "UPDATE leases SET until = ?", value)
+        kind.put("UPDATE leases SET until = ?", value)
     assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([1.0], abs=0.5)
     assert storage.turn_many([Turn(A, 10.0, 1.0)]) == pytest.approx([11.0], abs=1.0)
 
@@ -334,13 +346,13 @@ def test_what_others_wrote_in_place_of_a_value_is_read_in_part(kind: Kind) -> No
     storage.save_value("name", "x")
     for value in ("x" * 5_000_000, b"\xff\xfe", "", 5, "\0"):
         if kind.name == "redis":
-            storage._client.set(storage._key("value", "name"), value)
+            kind.put("SET", "value", "name", value)
         else:
-            change(storage._path, "UPDATE leases SET owner = ?", value)
+            kind.put("UPDATE leases SET owner = ?", value)
         assert len(storage.load_value("name")) <= 1001
     if kind.name == "redis":
-        storage._client.delete(storage._key("value", "name"))
-        storage._client.lpush(storage._key("value", "name"), "a list")
+        kind.put("DEL", "value", "name")
+        kind.put("LPUSH", "value", "name", "a list")
         assert storage.load_value("name") == ""
         storage.save_value("name", "x")
         assert storage.load_value("name") == "x"

@@ -28,7 +28,7 @@ def always(entry: Entry) -> bool:
     return True
 
 
-class Watched(MemoryStorage):
+class WatchedStorage(MemoryStorage):
     """Works, with leases. What is in `fails` raises; what is in `before` is called first."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class Watched(MemoryStorage):
         return [size for one, size in self.sizes if one == name]
 
 
-class World:
+class StorageWorld:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.storage = Watched()
+        self.storage = WatchedStorage()
         self.now = 5000.0
         self.timers: list[Any] = []
         monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: self.now))
@@ -153,10 +153,10 @@ class World:
         return claim
 
 
-class Hanging:
+class HangingCalls:
     """Calls of one name hang until the test lets them go on."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: StorageWorld, name: str) -> None:
         self._began, self._go_on = threading.Event(), threading.Event()
         world.storage.before[name] = self._hang
 
