@@ -14,7 +14,8 @@ from scrapy_rep.text import clean
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
-    # There may be thousands of them: without these, each would have a dictionary.
+    # There may be thousands of these exceptions: without slots, each would have a
+    # dictionary.
     __slots__ = ("decision", "origin", "why")
 
     def __init__(self, origin: Origin, decision: Decision, by: str = "") -> None:
@@ -29,7 +30,7 @@ class RobotsDisallowed(IgnoreRequest):
             reasons.append(by)
         self.why = clean("; ".join(reasons))
         """The deciding line and setting."""
-        # Scrapy logs messages of exceptions as they are.
+        # `why` is clean, since Scrapy logs messages of exceptions as they are.
         super().__init__(f"Forbidden by robots.txt ({self.why})")
 
 
@@ -43,7 +44,8 @@ class RobotsUnreachable(IgnoreRequest):
     decision: Decision | None = None
     """Always None: no line decided."""
     held_for: float | None = None
-    """Seconds for which the request was held, in earlier runs too, if it was."""
+    """Seconds for which the request was held, in all runs together; None if it
+    wasn't."""
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""Page-level rules in a crawl (REP.md section 10): those of a response, which of its requests not
-to follow, and the middleware for ``REP_NOFOLLOW`` and ``REP_NOINDEX``."""
+"""Applies page-level rules in a crawl (REP.md section 10): finds those of a response,
+tells which of its requests not to follow, and has the middleware for ``REP_NOFOLLOW``
+and ``REP_NOINDEX``."""
 
 from __future__ import annotations
 
@@ -42,11 +43,15 @@ FOLLOW = "rep_follow"
 EMBEDDED = "rep_embedded"
 """Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
-# So many links that may be followed, and so many that may not, are resolved in a page.
+# At most so many links that may be followed are resolved in a page, and as many that
+# may not.
 _MAX_LINKS = 2_000
-# The work of resolving the unusual links of a page, in characters of these and of the page's base.
+# Links that match neither pattern below are unusual. The work of resolving those of a
+# page is counted in characters, of the links and of the page's base; it ends at so
+# many.
 _MAX_WORK = 200_000
-# What each unusual link counts in addition: even a short one takes 40 microseconds.
+# Each unusual link counts as so many characters more: even a short one takes 40
+# microseconds.
 _WORK_OF_A_LINK = 500
 
 # Characters that neither urljoin() nor Scrapy changes, except in paths with empty or dot segments.
@@ -59,7 +64,8 @@ _ABSOLUTE = re.compile(
 # Media types of pages that browsers treat as HTML.
 _HTML_TYPES = (b"text/html", b"application/xhtml+xml")
 
-# What _marked_links() has found in each response, as long as the project keeps this.
+# What _marked_links() has found in each response, as long as the project keeps the
+# response.
 _marked_links_known: WeakKeyDictionary[Response, frozenset[str]] = WeakKeyDictionary()
 # What page_rules() has found in each response, by the crawler's product tokens.
 _rules_known: WeakKeyDictionary[Response, dict[tuple[str, ...], PageRules]] = (
@@ -81,7 +87,8 @@ def page_rules(
 ) -> PageRules:
     """Return the rules in the ``X-Robots-Tag`` headers and the metas of *response*.
 
-    :param agents: product tokens; None for those of the crawl
+    :param agents: the crawler's product tokens; None for those of the crawl behind
+        *response*
     """
     if agents is None:
         agents = chain_behind(response.request)
@@ -97,15 +104,17 @@ def page_rules(
 
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:
-    """Return the chain of product tokens (origins/agents.py) of a request that was sent. If it may belong to
-    crawls with different chains, only what the request itself says counts."""
+    """Return the chain of product tokens (origins/agents.py) of a request that was
+    sent; empty for None. If it may belong to crawls with different chains, only what
+    the request itself says counts."""
     if request is None:
         return ()
     crawls = crawls_behind(request)
     usual_chains = {agents.usual for agents in crawls}
     if len(usual_chains) == 1:
         return crawls[0].chain_sent(request)
-    # Under this key (origins/agents.py) a request names its agent.
+    # Under this key (origins/agents.py) a request may name its agent. If it doesn't,
+    # its User-Agent header does.
     try:
         return chain(request.meta[AGENT_KEY])
     except (KeyError, ValueError):
@@ -134,9 +143,10 @@ def is_html(response: Response) -> bool:
 
 
 def encoding_of(response: Response) -> str:
-    """Return the encoding in which the tags of *response* are read. Finding it is slow, and needed only for
-    markup that isn't ASCII: in UTF-16, with zeros among its first bytes; in ISO-2022, with escape
-    characters."""
+    """Return the encoding in which the tags of *response* are read. Scrapy is slow to
+    find a response's encoding, and tags that are ASCII don't need it. So it is asked
+    only about what may be UTF-16 (zeros among the first bytes) or ISO-2022 (escape
+    characters)."""
     start = response.body[:1024]
     if b"\0" in start or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
@@ -148,8 +158,9 @@ def follow_links(links: Iterable[Link]) -> list[Link]: ...
 @overload
 def follow_links(links: Request, response: Response) -> Request | None: ...
 def follow_links(links: Any, response: Response | None = None) -> Any:
-    """Drop what a page asks not to follow, in the rules of a ``CrawlSpider``: as ``process_request``
-    by all that the page says, as ``process_links`` only by the ``nofollow`` of links."""
+    """Drop what a page asks not to follow, for the rules of a ``CrawlSpider``. As
+    ``process_request``, this obeys all that the page says; as ``process_links``, only
+    the ``nofollow`` of links."""
     if response is None:
         return [link for link in links if not link.nofollow]
     request = links
@@ -160,7 +171,8 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed anyway: to the page itself, or by its meta."""
+    """Return whether *request* may be followed whatever the page says: because it is
+    for the page itself, or because its meta says so."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True
@@ -200,12 +212,13 @@ def refusal(
 
 
 def is_sitemap(response: Response, spider: object) -> bool:
-    """Return whether *response* is a sitemap. Many have ``X-Robots-Tag: noindex, nofollow``, which is
-    about the file, not its URLs."""
+    """Return whether *response* is a sitemap. Many sitemaps have ``X-Robots-Tag:
+    noindex, nofollow``, which is about the file, not its URLs."""
     if isinstance(spider, SitemapSpider):
         return not is_html(response)
     if not isinstance(response, XmlResponse):
         return False
+    # Little stands before the root element: a declaration, comments.
     start = response.body[:2048]
     return b"<urlset" in start or b"<sitemapindex" in start
 
@@ -218,7 +231,7 @@ def _marked_links(response: Response) -> frozenset[str]:
 
 
 def _find_marked_links(response: Response) -> frozenset[str]:
-    """Read what :func:`_marked_links` returns from the page."""
+    """Find in the page what :func:`_marked_links` returns."""
     encoding = getattr(response, "encoding", None) or "utf-8"
     base, references = links_of(response.body, encoding)
     marked: list[str] = []
@@ -233,20 +246,22 @@ def _find_marked_links(response: Response) -> frozenset[str]:
     resolve = _LinkResolver(response.url, base, encoding)
     marked_urls = set(map(resolve, marked[:_MAX_LINKS]))
     unmarked_urls = set(map(resolve, unmarked[:_MAX_LINKS]))
+    # The empty string stands for links that couldn't be resolved.
     return frozenset(marked_urls - unmarked_urls - {""})
 
 
 class _LinkResolver:
-    """Resolves the links of a page to URLs of requests; to "" if invalid or beyond the limits. A
-    usual link takes a microsecond."""
+    """Resolves the links of a page to URLs of requests; invalid ones, and those beyond
+    the limits, to "". A usual link takes a microsecond."""
 
     def __init__(self, url: str, base: str, encoding: str) -> None:
-        """*url* is the page's, *base* the reference in its base element, if it has one."""
+        """*url* is the page's, *base* the reference in its base element, empty if it
+        has none."""
         self._encode = Encoder()
         self._encoding = encoding
         self._work = 0
-        # The URL to which relative links refer. If it isn't valid, this and the next two are empty, and
-        # only absolute links can be resolved.
+        # The URL to which relative links refer. If it isn't valid, this attribute and
+        # the next two are empty, and only absolute links can be resolved.
         self._base = ""
         # What a usual link that begins with "/" has to be appended to.
         self._root = ""
@@ -260,7 +275,8 @@ class _LinkResolver:
 
     def __call__(self, reference: str) -> str:
         url = _without_fragment(reference)
-        if "/." not in url and _RELATIVE.fullmatch(url) and "//" not in url:
+        has_odd_segments = "/." in url or "//" in url
+        if not has_odd_segments and _RELATIVE.fullmatch(url):
             if url[0] == "/":
                 return self._root + url[1:]
             return self._folder + url
@@ -287,7 +303,8 @@ class PageMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
-        # Which rules against following are looked at: those of whole pages, those of links.
+        # Whether rules against following are looked at: those of whole pages, and those
+        # of single links.
         self._by_page = settings.nofollow in ("page", "count", True)
         self._by_links = settings.nofollow in ("links", "count", True)
         self._has_noindex = bool(settings.noindex)
@@ -376,8 +393,8 @@ class PageMiddleware(BaseSpiderMiddleware):
         *,
         is_dropped: bool,
     ) -> None:
-        """Count, record and log that *request*, or an item of the page that it is for, is dropped, or
-        would be in earnest."""
+        """Count, record and log that *request*, or an item of the page that it is for,
+        is dropped, or would be if the rules weren't only counted."""
         verdict, reason = refused
         origin = None
         with suppress(ValueError):  # a scheme without robots.txt
@@ -393,6 +410,7 @@ class PageMiddleware(BaseSpiderMiddleware):
         subject = "item from" if is_item else "request to"
         message = f"{action} {subject} %(url)s: %(reason)s"
         values = {"url": request.url, "reason": reason}
-        # Further ones of this origin with this verdict are logged at DEBUG level.
+        # Further messages about this origin with this verdict are logged at DEBUG
+        # level.
         topic = (origin, verdict)
         self._log.log(message, values, self.crawler.spider, topic)

@@ -17,7 +17,7 @@ class RobotParser(ScrapyRobotParser):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, robotstxt_body: bytes) -> RobotParser:
-        """Parse *robotstxt_body*: any bytes; never raises."""
+        """Parse *robotstxt_body*, which may be any bytes; never raises."""
         return cls(RobotsTxt.parse(robotstxt_body))
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:

@@ -1,5 +1,6 @@
-"""Text from outside and text for people: URLs percent-encoded as in Scrapy's requests, within their
-limits; text for output, cleaned; counts, times and errors in words. Needs w3lib, not Scrapy."""
+"""Handles text from outside and text for people. It percent-encodes URLs as Scrapy's
+requests do, and refuses those beyond limits; it cleans text for output; it puts counts,
+times and errors into words. It needs w3lib, not Scrapy."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from scrapy_rep.protocol.origin import MAX_URL, punycode
 from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 
 MAX_SITEMAP_URL = 2048
-"""Characters: what sitemaps.org allows."""
+"""How many characters sitemaps.org allows a URL."""
 
 MAX_IDN = 2_500
-"""Characters of different non-ASCII hosts, over all URLs of a page. Encoding so many takes up to 20 ms."""
+"""How many characters the different non-ASCII hosts in a page's URLs may have together.
+Encoding so many takes up to 20 ms."""
 
 MAX_LISTED_IDN = 50_000
-"""Characters of different non-ASCII hosts, over all URLs of a sitemap. They may be more than in a page,
-since sitemaps are read in slices, with pauses in between."""
+"""The same limit for the URLs of a sitemap. It is higher than that of a page, since
+sitemaps are read in slices, with pauses in between."""
 
 # The beginning of a URL, as lenient parsers read it: they accept backslashes for slashes, and any number of
 # either. Group 1: the authority, which is user, host and port.
@@ -46,8 +48,9 @@ _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 
 
 class Encoder:
-    """Encodes the URLs of one document, in little time whatever it holds: URLs have a limit, and so
-    have hosts that must be encoded, each of which takes up to a millisecond."""
+    """Encodes the URLs of one document, in little time whatever they are: the length of
+    each URL is limited, and so is that of all non-ASCII hosts together, since encoding
+    one takes up to a millisecond."""
 
     def __init__(self, limit: int = MAX_IDN) -> None:
         """*limit*: characters of all non-ASCII hosts, each counted once."""
@@ -56,9 +59,9 @@ class Encoder:
         self._punycode: dict[str, str] = {}
 
     def __call__(self, url: str | bytes, encoding: str = "utf-8") -> str:
-        """Return *url* as in a request: percent-encoded, its host in punycode. *encoding* is the
-        document's, for queries and bytes. A ``ValueError`` says why *url* is not one, or beyond the
-        limits."""
+        """Return *url* as in a request: percent-encoded, its host in punycode.
+        *encoding* is the document's: queries are encoded in it, and bytes decoded. A
+        ``ValueError`` says why *url* is invalid, or which limit it exceeds."""
         if len(url) > MAX_URL:
             raise ValueError(f"longer than {MAX_URL:,} characters")
         if not url.isascii():
@@ -66,7 +69,7 @@ class Encoder:
             host = _host_of(text)
             ascii_host = host if host.isascii() else self._encoded_host(host)
             clear = _CLEAR.match(text)
-            if clear is not None and url is text:
+            if clear is not None and isinstance(url, str):
                 is_same_host = clear[2].lower() == host
                 if is_same_host and _PLAIN_HOST.fullmatch(ascii_host):
                     # With the host in punycode, w3lib need not encode it again.
@@ -76,7 +79,8 @@ class Encoder:
         return safe_url_string(url, encoding)
 
     def _encoded_host(self, host: str) -> str:
-        """Return a non-ASCII *host* in punycode; ``ValueError`` if that can't be, or beyond the limit."""
+        """Return a non-ASCII *host* in punycode; ``ValueError`` if it is invalid, or
+        beyond the limit."""
         if host not in self._punycode:
             self._characters_left -= len(host)
             if self._characters_left < 0:
@@ -119,8 +123,8 @@ def _host_of(url: str) -> str:
 
 
 def encoded(url: str | bytes) -> str:
-    """Return *url*, the only one of its document, as in a request, see :class:`Encoder`;
-    ``ValueError`` if it is not one, or beyond the limits."""
+    """Return *url* as in a request, encoded by an :class:`Encoder` of its own;
+    ``ValueError`` if it is invalid, or beyond the limits."""
     return Encoder()(url)
 
 
@@ -144,7 +148,8 @@ def resolve_sitemap(
     3986 lets a lenient parser take it for a relative URL.
 
     :param base: the URL of the robots.txt; None if *value* must not be relative
-    :param encode: the :class:`Encoder` of the document, if it lists more than a few
+    :param encode: the document's :class:`Encoder`, which limits the work if it lists
+        many sitemaps
     """
     try:
         if len(value) > MAX_SITEMAP_URL:
@@ -165,16 +170,19 @@ def _has_scheme(url: str) -> bool:
     try:
         return urlsplit(url).scheme != ""
     except ValueError:
-        # Brackets in the host that Python refuses. Scrapy, which turns backslashes into slashes, may still
-        # find a valid host there, so the URL doesn't count as relative.
+        # Python refuses the brackets in the host. Scrapy, which turns backslashes into
+        # slashes, may still find a valid host there, so the URL doesn't count as
+        # relative.
         return True
 
 
 def warning_of_digits(tokens: Sequence[str]) -> str:
-    """Return what the digits in the first product token that has some mean; empty if none has."""
+    """Return a warning that says what the digits in the first of *tokens* with digits
+    mean; empty if none has any."""
     for token in tokens:
         name = leading_token(token)
-        if token not in (GLOBAL, name):
+        has_digits = token not in (GLOBAL, name)
+        if has_digits:
             break
     else:
         return ""
@@ -190,10 +198,11 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
 
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
-# A URL up to the last "@", which isn't part of it any more. Group 1: what comes before the password.
+# Matches the password of a URL that was cut off before its last "@". Group 1: what
+# comes before the password.
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
-# Passwords of URLs in a text. Authorities end at a slash, or where a message goes on. In JSON, quotes end
-# the text.
+# Finds the passwords of URLs in a text. The part of a URL that may have one ends at a
+# slash, or at a blank, where a message goes on. In JSON, quotes end the text.
 _PASSWORDS = re.compile(r"""((?:\A|//|\s)[^\s/?#:@"']{0,1000}):[^\s/?#"']{0,1000}@""")
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)[^/?#]*@", re.IGNORECASE)
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
@@ -207,11 +216,12 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``."""
+    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``. Below 100 of a unit, the
+    next one isn't used."""
     if seconds < 100:
         seconds = max(0.0, seconds)
         return f"{seconds:.0f} s"
-    if seconds < 6000:
+    if seconds < 100 * 60:
         minutes = seconds / 60
         return f"{minutes:.0f} min"
     hours = seconds / 3600
@@ -227,15 +237,17 @@ def without_password(text: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """Return *text* with ``***`` for the passwords of all URLs in it, which are as in requests: nothing
-    of the password ends a URL's authority."""
+    """Return *text* with ``***`` for the passwords of all URLs in it. These are encoded
+    as in requests, so no character of a password can end the part of the URL that has
+    it."""
     if "@" not in text:
         return text
     return _PASSWORDS.sub(r"\1:***@", text)
 
 
 def without_secrets(value: Any) -> Any:
-    """Return what JSON has as *value*, with all texts in it as :func:`without_passwords` returns them."""
+    """Return a *value* that JSON can hold, with all texts in it, except keys, as
+    :func:`without_passwords` returns them."""
     if isinstance(value, str):
         return without_passwords(value)
     if isinstance(value, dict):
@@ -246,8 +258,8 @@ def without_secrets(value: Any) -> Any:
 
 
 def without_user(url: str) -> str:
-    """Return an absolute *url* without user name and password. Those that a site's file names are
-    nobody's credentials, and Scrapy can't send them."""
+    """Return an absolute *url* without user name and password. If a site's file names
+    some, these are nobody's credentials, and Scrapy can't send them."""
     match = _USER.match(url)
     if match is None:
         return url
@@ -290,13 +302,14 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def date(seconds: float, form: str) -> str:
-    """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` out of range."""
+    """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` if it is
+    out of range."""
     moment = moment_of(seconds)
     return "?" if moment is None else moment.strftime(form)
 
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
-    """Return :func:`moment_of` *seconds* as ISO 8601."""
+    """Return :func:`moment_of` *seconds* as ISO 8601; None if that is None."""
     moment = moment_of(seconds)
     if moment is None:
         return None
@@ -305,8 +318,9 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 
 def json_line(record: dict[str, Any]) -> str:
-    """Return *record* as one line of JSON without unprintable characters. JSON's own escapes keep
-    values as they are, except half of a surrogate pair, which many readers refuse: ``?``."""
+    """Return *record* as one line of JSON without unprintable characters. They are
+    escaped as JSON allows, so values stay as they are; but half of a surrogate pair,
+    which many readers refuse, becomes ``?``."""
     utf8 = _encode_json(record).encode("utf-8", "replace")
     text = utf8.decode()
     if text.isprintable():
@@ -315,6 +329,6 @@ def json_line(record: dict[str, Any]) -> str:
 
 
 def _json_escape(match: re.Match[str]) -> str:
-    """Return the character that was matched as JSON escapes it, without the quotes around it."""
+    """Return the matched character as JSON escapes it, without the quotes around it."""
     with_quotes = json.dumps(match[0])
     return with_quotes[1:-1]

@@ -1,9 +1,10 @@
 """What an answer to the request for robots.txt means: its HTTP status makes it rules, missing or
 unreachable (REP.md section 3). 401 and 403 become "forbidden" only in origins/choices.py.
 
-A page whose title or heading says that a file was not found means the same as a 404. It must *be* such
-a phrase, give or take the site's name and punctuation. "Host not found" and "Class App not found" are
-outages, and must not become permission: so phrases are compared whole.
+An error page whose title or heading says that a file was not found means the same as a
+404. This text must *be* such a phrase, and may have only the site's name and
+punctuation beside it. "Host not found" and "Class App not found" are outages, and must
+not become permission: so phrases are compared whole.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from unicodedata import combining, normalize
 
 from w3lib.encoding import html_body_declared_encoding
 
-# Numbers, and words in letters of any script.
+# Finds numbers, and words in letters of any script.
 _WORD_OR_NUMBER = re.compile(r"\d+|[^\W\d_]+")
-# Where titles have the site's name. Not a colon: "SQLSTATE[42S02]: not found".
+# What separates the site's name from the rest of a title. A colon doesn't:
+# "SQLSTATE[42S02]: not found" is an outage.
 _SEPARATOR = re.compile(
     r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
 )
 # Letters of Turkish and Polish that normalization leaves as they are, and what people write instead.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
-# Words of a site's name, which may stand beside a phrase. What has more is a sentence.
+# A site's name, which may stand beside a phrase, has at most so many words. What has
+# more is a sentence.
 _MAX_SITE_NAME_WORDS = 6
-# Characters of such a name.
+# Such a name has at most so many characters.
 _MAX_SITE_NAME = 60
 # "404" stands at most so often in a title that says nothing else: as a number, and as a status.
 _MAX_404 = 2
 
-# What wasn't found: in English, German, French, Spanish, Italian and Portuguese; Dutch, Polish, Russian,
-# Chinese, Japanese, Korean, Turkish.
+# What wasn't found: in English, German, French, Spanish, Italian, Portuguese, Dutch,
+# Polish, Russian, Chinese, Japanese, Korean and Turkish.
 _THINGS = (
     "page|web page|file|document|url|object|file or directory|the page|this page|that page|the file|"
     "the requested page|the requested file|the requested url|the page you are looking for|"
@@ -49,7 +52,8 @@ _THINGS = (
     "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|존재하지 않는|"
     "sayfa|aradiginiz sayfa|bu sayfa|dosya"
 )
-# That it is missing, in the same languages. Some of these words stand before the thing, others after it.
+# What says that such a thing is missing, in the same languages. Some of it stands
+# before the thing, some after it.
 _MISSING = (
     "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
     "was not found on this server|couldn t be found|can t be found|"
@@ -63,7 +67,7 @@ _MISSING = (
     "は存在しません|が存在しません|찾지 못했습니다|존재하지 않습니다|없습니다|페이지입니다|mevcut degil|yok"
 )
 
-# Phrases that say the same without a thing.
+# Phrases that say that something is missing without naming it.
 _ALONE = (
     "not found|was not found|does not exist|the resource cannot be found|nicht gefunden|"
     "introuvable|non trouve|non trouvee|no encontrado|no encontrada|non trovato|non trovata|"
@@ -93,10 +97,12 @@ _OUTAGE = (
 
 
 def _plain(text: str) -> str:
-    """Return *text* without case, accents and other ways to write the same."""
+    """Return *text* in lower case, without accents, and normalized: so that it is the
+    same however it was written."""
     text = normalize("NFKD", unescape(text))
     text = text.casefold().translate(_LETTERS)
-    # Case folding may bring back what has to be normalized. Accents are characters of their own then.
+    # Case folding may bring back what has to be normalized. Once it is, accents are
+    # characters of their own.
     characters = normalize("NFKD", text)
     return "".join(letter for letter in characters if not combining(letter))
 
@@ -112,14 +118,14 @@ _SQUASHED_ALONE = frozenset(map(_squashed, _ALONE.split("|")))
 _SQUASHED_MISSING = frozenset(map(_squashed, _MISSING.split("|")))
 _SQUASHED_NOISE = frozenset(map(_squashed, _NOISE.split()))
 _SQUASHED_OUTAGE = tuple(map(_squashed, _OUTAGE.split()))
-# What may stand before or after a thing.
+# What says, before or after a thing, that it is missing.
 _PREDICATES = _SQUASHED_ALONE | _SQUASHED_MISSING
 
 
 def _says_not_found(text: str) -> bool:
     """Return whether a title or heading is a phrase such as "404 - Page not found", alone or beside the name
     of the site."""
-    # Google's reads "Error 404 (Not Found)!!1".
+    # Google's own error page is called "Error 404 (Not Found)!!1".
     text = _plain(text).strip().removesuffix("!!1")
     if _is_phrase(text):
         return True
@@ -193,25 +199,25 @@ WALL_SIGNS = (
     "x-amzn-waf-action: challenge",
     "x-amzn-waf-action: captcha",
 )
-"""The headers by which a bot wall says that it answered in place of the site, whatever the status: as the
-documentation of Cloudflare and of AWS WAF names them. The latter sends no page to a client that doesn't
-ask for HTML."""
+"""The headers by which a bot wall says, with any status, that it answered in place of
+the site. Cloudflare and AWS WAF document them. AWS WAF sends no page to a client that
+doesn't ask for HTML, so that only the header tells."""
 
-# The Content-Range of a 206.
+# The Content-Range of an answer with status 206, part of a file.
 _RANGE = re.compile(
     r"\s*bytes\s+(?P<first>[0-9]{1,15})-(?P<last>[0-9]{1,15})/(?P<size>[0-9]{1,15})\s*",
     re.IGNORECASE,
 )
 
-# Bytes of a page that are searched for a title and a heading.
+# So many bytes of a page are searched for a title and a heading.
 _MAX_SEARCHED = 65536
 
 # The beginning of a web page, such as an error page sent with status 200.
 _WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*<(?:!doctype\s+html|html|head|body|\?xml)\b", re.IGNORECASE
 )
-# A line of robots.txt that is a rule with a path, or an empty one; not a word of a page's text that begins
-# a line. Linear.
+# A line of robots.txt that is a rule, with a path or empty; not a line of a page's text
+# that only begins with such a word. Searching takes linear time.
 _RULE_LINE = re.compile(
     rb"(?:\A|[\r\n])[ \t\v\f]*(?:allow|diss?all?ow|diasllow|disallaw)"
     rb"(?:[^\r\n:#]*:[ \t]*(?:[/*]|[\r\n#]|\Z)|[^\r\n:# \t]*[ \t]+[/*])",
@@ -253,8 +259,9 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that
     send 999 don't want to answer.
 
-    :param soft_404: whether a 5xx whose *body* says "not found" is a 404. Not if the answer has a
-        ``Retry-After``: then the origin itself says that the trouble is temporary
+    :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404. It
+        doesn't if the answer has a ``Retry-After``, by which the origin itself says
+        that the trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES
@@ -292,12 +299,14 @@ def is_soft_404(body: bytes) -> bool:
 
 
 def _decoded(text: bytes, head: bytes) -> str:
-    """Return *text* from a page. Whatever the page's *head* declares, it may be UTF-8."""
+    """Return *text* from a page, decoded: as UTF-8 if it is valid, else by the encoding
+    that the page's *head* declares."""
     try:
         return text.decode()
     except UnicodeDecodeError:
         charset = html_body_declared_encoding(head)
-    if charset in (None, "utf-8"):  # then most are Latin
+    # Most pages whose encoding is not or wrongly declared are in this one.
+    if charset in (None, "utf-8"):
         charset = "cp1252"
     try:
         return text.decode(charset, "replace")

@@ -35,23 +35,23 @@ class Kind(str, Enum):
 
 
 MAX_ELEMENT_TEXT = 65536
-"""Characters of a text, and of a tag. No URL is as long."""
+"""The most characters of a text, and of a tag. No URL is as long."""
 
-# Characters of a processing instruction without a proper end.
+# The most characters of a processing instruction without a proper end.
 _MAX_INSTRUCTION = 1_000
-# Characters of one entry.
+# The most characters of one entry.
 _MAX_ENTRY = 4 * MAX_ELEMENT_TEXT
-# Tags of one entry.
+# The most tags that are read in one entry.
 _MAX_TAGS = 5_000
-# Different names of elements in one entry.
+# The most names of elements that one entry may have.
 _MAX_NAMES = 1_000
-# Characters of such a name.
+# The most characters of such a name.
 _MAX_NAME = 100
-# Characters of an xml:base: all relative links become longer by it.
-_MAX_BASE = MAX_ELEMENT_TEXT // 8
+# The most characters of an xml:base, by which all relative links become longer.
+_MAX_BASE = 8_192
 
-# What follows the name in a tag. To be linear, no pattern here looks beyond the next "<", and none divides
-# attributes in two ways.
+# What follows the name in a tag. So that searching takes linear time, no pattern here
+# looks beyond the next "<", and none can divide the same attributes in two ways.
 _ATTRIBUTES = (
     r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
 )
@@ -91,7 +91,8 @@ _NOT_ALLOWED = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\u
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
 )
-# How the names of Python's codecs begin that contain ASCII, as the declaration does, and are safe.
+# How the names of the codecs begin that are safe, and in which ASCII characters are as
+# in ASCII: otherwise the declaration could not have been read.
 _ENCODINGS = ("big5", "cp", "euc_", "gb", "iso8859", "koi8", "mac", "shift_jis")
 
 
@@ -102,17 +103,18 @@ class _Format(NamedTuple):
     entry_name: str
     """The name of the elements that are entries."""
     feed_keys: dict[str, str]
-    """Keys of entries by what feeds call them. Empty: the file is no feed."""
+    """The keys of a :data:`SitemapEntry`, by the names of the elements from which a
+    feed's entries have them; empty if the file is no feed."""
 
 
-# By the name of the root element.
+# The formats, by the name of the root element.
 _FORMATS = {
     "urlset": _Format(Kind.URLSET, "url", {}),
     "sitemapindex": _Format(Kind.INDEX, "sitemap", {}),
     "rss": _Format(Kind.RSS, "item", {"link": "loc", "pubDate": "lastmod"}),
     "feed": _Format(Kind.ATOM, "entry", {"updated": "lastmod"}),
 }
-# Entries of sitemaps that are no feeds.
+# The names of entries in sitemaps that are no feeds.
 _SITEMAP_ENTRIES = ("url", "sitemap")
 # Usual prefixes of the elements of extensions.
 _EXTENSIONS = frozenset(
@@ -129,7 +131,8 @@ _EXTENSIONS = frozenset(
         "xhtml",
     }
 )
-# The elements of extensions that are read, and the keys of entries for what is in them.
+# The elements of extensions that are read, each with the key that a SitemapEntry has
+# for what is in it.
 _EXTENSION_KEYS = {"news": "news", "image": "images", "video": "videos"}
 # The elements in image:image and video:video whose text is a URL.
 _MEDIA_URLS = {"images": ("loc",), "videos": ("loc", "content_loc", "player_loc")}
@@ -154,7 +157,7 @@ class XmlFeed:
     kind: Kind | None = None
     """None until the root element was seen, and if that is no sitemap's."""
     problem: str | None = None
-    """The first error that cost something."""
+    """The first error by which something was or may be lost; None if there is none."""
     over = False
     """Whether there is no point in reading on."""
 
@@ -166,7 +169,7 @@ class XmlFeed:
         self._media = media
         # The URL to which relative links of a feed refer.
         self._base = url
-        # The URL to which those in the open entry refer.
+        # The URL to which relative links in the open entry refer.
         self._entry_base = url
         encoding, unknown = _encoding_of(start)
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
@@ -188,19 +191,21 @@ class XmlFeed:
         # From the _Format of the file.
         self._entry_name = ""
         self._feed_keys: dict[str, str] = {}
-        # The first element in place of an entry that is none.
+        # The name of the first element that stands where entries do, but isn't one.
         self._unexpected = ""
         # The name of the open entry's element, with its prefix; empty if none is open.
         self._open_entry = ""
         # Where the part of the open entry begins that isn't in _entry_parts yet.
         self._entry_position = 0
-        # The text of the open entry before that, without comments and processing instructions.
+        # The text of the open entry before that position, without comments and
+        # processing instructions.
         self._entry_parts: list[str] = []
         if unknown:
             self._note_damage(f"unknown encoding {unknown}, read as UTF-8")
 
     def feed(self, data: bytes, *, last: bool = False) -> list[SitemapEntry]:
-        """Return the entries that *data* completes. One cut off by the end of the file is lost."""
+        """Return the entries that *data* completes. An entry that the end of the file
+        cuts off is lost."""
         self._is_last = last
         self._text += self._decoder.decode(data, last)
         needs_more_data = False
@@ -240,7 +245,8 @@ class XmlFeed:
         """Pass over a comment, a CDATA section or a processing instruction. *mark* is its beginning. In an
         entry, the text of a CDATA section is kept, with its special characters as references.
 
-        Return whether the section's end is there. If not, it is read again with the next piece.
+        Return whether the section's end is there. If not, the section is read again
+        with the next piece.
         """
         opening = mark[1].upper()
         if opening == "?":
@@ -266,19 +272,21 @@ class XmlFeed:
         return True
 
     def _pass_instruction(self, mark: re.Match[str]) -> bool:
-        """Pass over a processing instruction; return whether its end is there. One without a proper end ends
-        as a tag does, so that no entry after it is lost. So does the XML declaration in any case, since
-        people leave out its "?"."""
+        """Pass over a processing instruction; return whether its end is there. An
+        instruction without a proper end ends as a tag does, with ">", so that no entry
+        after it is lost. The XML declaration always ends so, since people leave out its
+        "?"."""
         text = self._text
         start = mark.end()
         end = -1
         if self._instructions_have_ends and not _XML_DECLARATION.match(text, start):
             end = text.find("?>", start, start + MAX_ELEMENT_TEXT)
-            may_follow = not self._is_last and len(text) - start < MAX_ELEMENT_TEXT
-            if end < 0 and may_follow:
+            end_may_follow = not self._is_last and len(text) - start < MAX_ELEMENT_TEXT
+            if end < 0 and end_may_follow:
                 self._position = mark.start()  # to read it again with the next piece
                 return False
-            # Once one has no end, none is searched for: a million of such searches would take long.
+            # Once an instruction has no end, that of later ones isn't searched for: a
+            # million of such searches would take long.
             self._instructions_have_ends = end >= 0
         if end >= 0:
             self._position = end + len("?>")
@@ -297,8 +305,9 @@ class XmlFeed:
         self._entry_position = self._position
 
     def _forget_read_text(self) -> None:
-        """Forget all text but that of the open entry, and what may be the beginning of a tag. If an entry has
-        become too long, it ends here; a tag that has is passed over."""
+        """Forget all text but that of the open entry, and what may be the beginning of
+        a tag. An entry that has become too long ends here; a tag that has is passed
+        over."""
         kept_from = self._entry_position if self._open_entry else self._position
         # Comments may cut an entry into millions of parts.
         gathered = "".join(self._entry_parts)
@@ -318,7 +327,7 @@ class XmlFeed:
     def _begin(self, entity: str | None, name: str, attributes: str) -> None:
         """Handle the start tag of the root element, or the declaration of an *entity*."""
         if entity:
-            # URLs would lack what these stand for.
+            # URLs would lack what the entities stand for.
             self.problem = "it declares XML entities, which are not resolved"
             self.over = True
             return
@@ -337,8 +346,8 @@ class XmlFeed:
         self._entry_base = self._base
 
     def _marks_of_entries(self, *further_names: str) -> re.Pattern[str]:
-        """Return the pattern of tags of entries and of the root element, with any prefix, and of elements
-        with *further_names*, without one."""
+        """Return the pattern of tags of entries and of the root element, with any
+        prefix, and of elements with *further_names*, without a prefix."""
         names = [self._entry_name, self.root or ""]
         if not self._feed_keys:
             names += _SITEMAP_ENTRIES
@@ -348,7 +357,8 @@ class XmlFeed:
         return re.compile(rf"<(?:{_SECTION}|(/?)({any_name}){_ATTRIBUTES})")
 
     def _take_tag(self, mark: re.Match[str]) -> None:
-        """Handle a tag of an entry or of the root element, or the first one within that."""
+        """Handle a tag of an entry or of the root element, or that of the root's first
+        child."""
         _, slash, name, attributes = mark.groups()
         local = name.rpartition(":")[2]
         if self._open_entry:
@@ -374,7 +384,8 @@ class XmlFeed:
         """Learn from an element outside of entries what tags to look for, and whether the file has something
         else in place of entries. *local* is its *name* without the prefix."""
         if self._marks is _TAG and local != self.root:
-            # The first element. All later ones but entries may be passed over.
+            # This is the root's first child. All later elements but entries may be
+            # passed over.
             further_names = ["loc"] if name == "loc" else []
             self._marks = self._marks_of_entries(*further_names)
         if local == self.root:
@@ -382,7 +393,8 @@ class XmlFeed:
         if not self._is_entry(name, local):
             self._unexpected = self._unexpected or local
         elif self._unexpected not in _SITEMAP_ENTRIES:
-            # Something harmless before the first entry. But a <sitemap> in a urlset remains wrong.
+            # What stood before the first entry was harmless, but a <sitemap> in a
+            # urlset remains wrong.
             self._unexpected = ""
 
     def _is_entry(self, name: str, local: str) -> bool:
@@ -422,8 +434,10 @@ class XmlFeed:
                     url_within = ""
                 continue
             prefix, _, local = name.rpartition(":")
-            # Core elements are those of sitemaps or of the feed's format, not of an extension. A missing
-            # or wrong namespace loses nothing, but feeds have elements of many others.
+            # Core elements are those of sitemaps or of the feed's format, not of an
+            # extension. In sitemaps, elements with a missing or wrong prefix are core,
+            # too, so that nothing is lost. In feeds they aren't, since feeds have
+            # elements of many namespaces.
             is_core = prefix == own_prefix
             if not is_core and not feed_keys:
                 is_core = prefix.lower() not in _EXTENSIONS
@@ -435,7 +449,8 @@ class XmlFeed:
                     is_nested = open_element != ""
                     self._add_link(entry, attributes, values, is_nested=is_nested)
                     continue
-            if content is None and not attributes.endswith("/"):
+            has_only_text = content is not None or attributes.endswith("/")
+            if not has_only_text:
                 is_url = is_core and local == "loc" and not open_element
                 if is_url and not entry.get("loc"):
                     self._note_damage("an element in a URL")
@@ -463,7 +478,8 @@ class XmlFeed:
         *,
         is_core: bool,
     ) -> None:
-        """Add a child of the entry that contains only text, its *content*, if this is to be read."""
+        """Add to *entry* a child element that contains only text, its *content*, if
+        this child is to be read. *is_core*: see :meth:`_read`."""
         if not is_core and (name == "loc" or self._feed_keys):
             return
         is_guid = name == "guid" and self.kind is Kind.RSS
@@ -491,8 +507,8 @@ class XmlFeed:
     def _add_of_extension(
         self, entry: SitemapEntry, key: str, name: str, content: str
     ) -> None:
-        """Add what is in an element of an extension, such as image:loc. *key*: under
-        which the entry has it ("news", "images" or "videos"); *name*: the element's,
+        """Add what is in an element of an extension, such as image:loc. *key*: the
+        entry's key for it ("news", "images" or "videos"); *name*: the element's,
         without its prefix."""
         if key == "news":
             news = entry.setdefault("news", {})
@@ -559,7 +575,8 @@ class XmlFeed:
         return self._absolute(resolved, outer_base)
 
     def _absolute(self, link: str, base: str | None) -> str:
-        """Return a feed's *link*, which may be relative, as an absolute URL; as it is if it can't be."""
+        """Return a feed's *link*, which may be relative, as an absolute URL; unchanged
+        if that can't be done."""
         if base is None or not link or _SCHEME.match(link):
             return link
         try:
@@ -568,9 +585,10 @@ class XmlFeed:
             return link
 
     def _resolved(self, text: str, *, is_url: bool = False) -> str | None:
-        """Return *text* stripped, with its references resolved; None if it isn't XML. An "&" that
-        begins no reference stands for itself: the most common error in sitemaps. *is_url*: the damage of
-        a URL is a problem of the file, that of other texts isn't."""
+        """Return *text* stripped, with its references resolved; None if it isn't XML.
+        An "&" that begins no reference stands for itself: the most common error in
+        sitemaps. *is_url*: whether damage is noted as a problem of the file. In other
+        texts than URLs it isn't."""
         try:
             return _plain_text_of(text)
         except _DamageError as error:
@@ -634,7 +652,8 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
-    """Return the encoding to read a file in; and the declared one, if that is unknown."""
+    """Return the encoding to read a file in; and the declared one if Python doesn't
+    know that, else an empty string."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # byte order marks
         return "utf-16", ""
     if b"\0" in start[:2]:

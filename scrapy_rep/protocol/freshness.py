@@ -1,5 +1,6 @@
-"""Dates as people write them, how long an answer stays fresh, and when to retry an unreachable origin
-(REP.md sections 4, 5, 9 and 10). No clock: times are arguments, in seconds since the epoch."""
+"""Reads dates as people write them; tells how long an answer stays fresh, and when to
+retry an unreachable origin (REP.md sections 4, 5, 9 and 10). No clock: times are
+arguments, in seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
 from typing import NamedTuple
 
-# Characters. Longer text is not a date.
+# Text with more characters is not a date.
 _MAX_DATE = 100
 
 _MONTHS = [
@@ -104,13 +105,14 @@ def latest(text: str) -> datetime | None:
     not a date."""
     text = text.strip()
     if "T" in text:
-        # Nearly all dates in sitemaps have times as in ISO 8601. Python reads these a few times as fast.
+        # Nearly all dates in sitemaps have times as in ISO 8601. Python reads these a
+        # few times as fast as _parse().
         with suppress(ValueError):
             return moment(datetime.fromisoformat(text))
     parts = _YEAR_AND_MONTH.fullmatch(text)
     if parts is not None:
         year = parts["year"]
-        month = int(parts["month"] or 12)
+        month = int(parts["month"] or 12)  # a year ends in December
         if 1 <= month <= 12:
             _, last_day = monthrange(int(year), month)
             text = f"{year}-{month}-{last_day}"
@@ -145,7 +147,7 @@ def _parse(text: str) -> _DateRead:
     if len(text) > _MAX_DATE:
         return _DateRead(None, has_time=False)
     text = _DATE_COMMENT.sub(" ", text.lower())
-    # With one blank between two words.
+    # Two words have one blank between them now.
     text = " ".join(text.split())
     clock = _TIME.search(text)
     try:
@@ -283,7 +285,8 @@ def _abbreviated(word: str, names: list[str]) -> int | None:
     return None
 
 
-# One \s* on each side of the quote, not two side by side: those would backtrack.
+# The number is group 1. There is one \s* on each side of the quote, not two side by
+# side, which would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
@@ -291,8 +294,9 @@ NO_CRAWL_SECONDS = 12 * 3600.0
 """Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
 
 SHARES = 4
-"""The time between two attempts counts for at most a quarter of the limit: 7.5 of 30 days, more than a
-weekly crawl's pause. So it takes five attempts to reach the limit, and no change of the clock suffices."""
+"""The pause between two attempts counts for at most a quarter of the limit, see
+:func:`unreachable_seconds`: of 30 days 7.5, which is more than a weekly crawl's pause.
+So it takes five attempts to reach the limit, and setting the clock isn't enough."""
 
 # Larger numbers in headers count as this one: Python's floats would become infinite.
 _MAX_SECONDS = 1e12
@@ -374,10 +378,10 @@ def backoff(
     jitter: float,
     retry_after: float | None = None,
 ) -> float:
-    """Return the seconds until the next attempt for an unreachable origin (REP.md section 4):
-    *base* after the first of *attempts* failures, doubled with each further one, or *retry_after* if that
-    is longer; at most *maximum*. *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
-    together."""
+    """Return the seconds until the next attempt for an unreachable origin (REP.md
+    section 4): *base* after the first of *attempts* failures in a row, doubled with
+    each further one, or *retry_after* if that is longer; at most *maximum*. *jitter* (0
+    to 1, random) takes off up to a quarter, to spread origins that failed together."""
     doublings = min(attempts - 1, _MAX_DOUBLINGS)
     delay = min(maximum, base * 2.0**doublings)
     delay *= 1 - jitter * _JITTER_SHARE
@@ -387,13 +391,15 @@ def backoff(
 def unreachable_seconds(
     before: float, attempts: int, elapsed: float, limit: float
 ) -> float:
-    """Return the seconds that an origin is unreachable after another failure (REP.md section 4).
+    """Return for how many seconds an origin has been unreachable when another attempt
+    fails (REP.md section 4).
 
     :param before: the result for the previous failure
     :param attempts: failures in a row before this one
     :param elapsed: seconds since the last attempt; the clock may have been set since
-    :param limit: after how many seconds something changes for the origin: ``NO_CRAWL_SECONDS``, or Google's 30
-        days. Each pause between two attempts counts for at most ``1 / SHARES`` of it
+    :param limit: after how many  seconds something changes for the origin:
+        ``NO_CRAWL_SECONDS``, or Google's 30 days. Each pause between two attempts
+        counts for at most ``1 / SHARES`` of it
     """
     if not attempts:
         return 0.0

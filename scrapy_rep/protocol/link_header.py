@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Bytes that are read of all lines of a header together.
+# So many bytes are read of all lines of a header together.
 _MAX_HEADER_BYTES = 16 * 1024
 
 # A link. Groups: its target; its parameters, up to the comma before the next link.

@@ -13,21 +13,22 @@ ROBOTS_PATH = "/robots.txt"
 """Always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
-"""Characters: longer names are invalid, and slow to encode."""
+"""The most characters of a host: longer names are invalid, and slow to encode."""
 
 MAX_URL = 8_192
-"""Characters. Servers refuse longer ones, and encoding takes time."""
+"""The most characters of a URL. Servers refuse longer ones, and encoding takes time."""
 
 _MAX_PORT = 65535
 
 # What separates the labels of a non-ASCII host: full stops of several scripts.
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
-# Characters of a label, in punycode.
+# The most characters of a label, in punycode.
 _MAX_LABEL = 63
-# What a non-ASCII label grows by in punycode, at least.
+# A non-ASCII label grows by at least so many characters in punycode.
 _LABEL_GROWTH = len("xn--") + 1
 _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#\\]*)")
-# Host and port. An IPv6 address may have a zone after a "%", as which Python would accept any text.
+# Host and port. An IPv6 address may have a zone after a "%"; Python would accept any
+# text as one.
 _HOST_AND_PORT = re.compile(
     r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
 )
@@ -110,7 +111,7 @@ def punycode(host: str) -> str:
             raise ValueError("not a valid host")
         # The codec that w3lib uses for Request.url, so that both spellings are one origin.
         name = host.encode("idna").decode("ascii")
-    # A full-width slash has become a slash, and punycode is longer.
+    # Encoding turns a full-width slash into a slash, and makes hosts longer.
     if not name or len(name) > MAX_HOST or _NEVER_IN_HOSTS.search(name):
         raise ValueError("not a valid host")
     return name.lower()

@@ -47,11 +47,12 @@ class RuleLine(NamedTuple):
     def key_for(self, path: str) -> int:
         """Return the key with which this rule alone matches *path*; 0 if it doesn't match. The
         largest of several wins, see :mod:`~scrapy_rep.protocol.matching`."""
-        # A quick no: preparing each of thousands of rules takes too long. An allow of an index page may
-        # match another path, that of its directory.
+        # Most rules are ruled out at once, since preparing each of thousands takes too
+        # long. An allow of an index page may match another path, that of its directory.
         start = self.pattern.partition("*")[0].rstrip("$")
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return 0
+        # The rule's number, see matching.py.
         number = ALLOW - 1 - self.rule.line
         if self.rule.allow:
             number |= ALLOW
@@ -66,7 +67,7 @@ class Group(NamedTuple):
 
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
-        # The token of lines that name nobody is empty, too.
+        # Lines that name nobody have an empty token, too.
         if token == "":
             return False
         return any(agent.token == token for agent in self.agents)
@@ -77,7 +78,7 @@ class Outline:
     """The lines of a robots.txt that mean something."""
 
     fields: dict[int, tuple[str, str]]
-    """All known fields: by line, the field's usual name and its value, in latin-1."""
+    """The usual name and the value (in latin-1) of each known field, by line number."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
     """Rules before the first ``user-agent`` line: ignored."""
@@ -107,7 +108,8 @@ class Outline:
 
     def tokens(self) -> list[str]:
         """Return the agents that the file names, in their spelling and order, and ``*`` last."""
-        # By token: in the order of its first line, with the spelling of its last.
+        # Spellings by token. A token's place in the order is that of its first line;
+        # its spelling is that of its last.
         spellings: dict[str, str] = {}
         for group in self.groups:
             for agent in group.agents:
@@ -133,7 +135,8 @@ class CleanParam(NamedTuple):
     params: tuple[str, ...]
     """Names of query parameters, case-sensitive."""
     path: str
-    """How the paths begin that the line is about, ``*`` standing for any characters; empty for all."""
+    """The beginning of the paths that the line is about, in which ``*`` stands for any
+    characters; empty for all paths."""
 
 
 # Group 1: the value.
