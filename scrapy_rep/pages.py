@@ -304,7 +304,7 @@ class PageMiddleware(BaseSpiderMiddleware):
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
         # Whether rules against following are looked at: those of whole pages, and those
-        # of single links.
+        # of single links. For REP_NOFOLLOW, "count" and True mean both.
         self._by_page = settings.nofollow in ("page", "count", True)
         self._by_links = settings.nofollow in ("links", "count", True)
         self._has_noindex = bool(settings.noindex)

@@ -259,9 +259,9 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that
     send 999 don't want to answer.
 
-    :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404. It
-        doesn't if the answer has a ``Retry-After``, by which the origin itself says
-        that the trouble is temporary
+    :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404; False
+        if the answer has a ``Retry-After``, by which the origin itself says that the
+        trouble is temporary
     """
     if 200 <= status < 300:
         return Outcome.RULES
@@ -305,8 +305,8 @@ def _decoded(text: bytes, head: bytes) -> str:
         return text.decode()
     except UnicodeDecodeError:
         charset = html_body_declared_encoding(head)
-    # Most pages whose encoding is not or wrongly declared are in this one.
     if charset in (None, "utf-8"):
+        # Without a declaration, or with a wrong one, most pages are in this encoding.
         charset = "cp1252"
     try:
         return text.decode(charset, "replace")

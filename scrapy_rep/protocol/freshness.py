@@ -397,7 +397,7 @@ def unreachable_seconds(
     :param before: the result for the previous failure
     :param attempts: failures in a row before this one
     :param elapsed: seconds since the last attempt; the clock may have been set since
-    :param limit: after how many  seconds something changes for the origin:
+    :param limit: after how many seconds something changes for the origin:
         ``NO_CRAWL_SECONDS``, or Google's 30 days. Each pause between two attempts
         counts for at most ``1 / SHARES`` of it
     """

@@ -1,5 +1,6 @@
-"""The metas and links of a page as a browser sees them: the start tags that make HTML elements by the
-HTML standard (REP.md section 10). Any bytes, in linear time.
+"""Reads the metas and links of a page as a browser sees them: only start tags that make
+HTML elements by the HTML standard count (REP.md section 10). A page may be any bytes,
+and takes linear time.
 
 A parser such as lxml builds the whole tree, and doesn't know, as the standard has it, which tags are
 within scripts, templates or foreign content.
@@ -12,14 +13,15 @@ from collections.abc import Collection, Iterator
 from html import unescape
 
 MAX_STEPS = 6_000
-"""Steps that reading a page may take: tags, comments and unusual attributes that are examined one by one."""
+"""How many steps reading a page may take. Each tag, comment or unusual attribute that
+is examined is a step."""
 
-# Bytes at the start of a page whose plain tags are skipped, and don't count as steps.
+# In so many bytes at the start of a page, plain tags are skipped, and are no steps.
 _SKIPPED = 300_000
 
-# What follows the name in a *plain* tag, one in the usual form: each "=" follows a name, and each quote an
-# "=". The attributes of other tags are read one by one. No "<", so that a search from within something
-# else ends there.
+# What follows the name in a *plain* tag, one in the usual form: each "=" follows a
+# name, and each quote an "=". The attributes of other tags are read one by one. It
+# contains no "<", so that a search that began within something else ends there.
 PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
@@ -29,9 +31,10 @@ PLAIN = (
 _TOKEN = re.compile(
     rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
-# Groups: the end of the tag; or an attribute's name, and its value in double quotes, in single quotes, after
-# a quote that isn't closed, or without quotes. It matches anywhere, also nothing at all: searching on after
-# a failure would not be linear.
+# Groups: the end of the tag; or an attribute's name, and its value in double quotes, in
+# single quotes, after a quote that isn't closed, or without quotes. The pattern matches
+# everywhere, if need be the empty string: to search on after a failure would not take
+# linear time.
 _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
@@ -68,8 +71,8 @@ _IN_SCRIPT_COMMENT = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECAS
 _IN_HIDDEN_SCRIPT = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 # Elements whose content isn't HTML: the standard calls it foreign.
 _FOREIGN = frozenset({b"svg", b"math"})
-# Start tags that end foreign content, or whose elements contain HTML in it. A font element ends it, too, if
-# it has one of the attributes below.
+# Start tags that end foreign content, or whose elements contain HTML in it. A font tag
+# ends foreign content, too, if it has one of the attributes below.
 _BREAKOUT = frozenset(
     b"foreignobject b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()
@@ -79,14 +82,15 @@ _FONT_ATTRIBUTES = frozenset({b"color", b"face", b"size"})
 _MATTERS = frozenset({*_RAW, *_FOREIGN, b"template"})
 
 MAX_HTML_BYTES = 2_000_000
-"""Bytes of a page that are read."""
+"""How many bytes of a page are read."""
 
 MAX_VALUE_BYTES = 16 * 1024
-"""Bytes of an attribute's value that are read."""
+"""How many bytes of an attribute's value are read."""
 
-# Metas of which _end_of_metas() looks at the text; beyond them, any may be one that is wanted.
+# So many metas are searched for a name by _end_of_metas(); any further one may have it.
 _MAX_METAS = 5_000
-# Bytes that are read of a page in broken UTF-16: each error takes a call.
+# So many bytes of a page in broken UTF-16 are read, since each error in it takes a
+# call.
 _MAX_BROKEN = 250_000
 
 # Group 1: what follows the name, if the tag is plain.
@@ -100,16 +104,17 @@ _NOT_VOUCHED_FOR = frozenset({"nofollow", "ugc", "sponsored"})
 # Tags that links_of() reads.
 _LINK_TAGS = frozenset({b"a", b"area", b"base"})
 
-# Bytes of a page in which its head is looked for: more than some have of styles.
+# So many bytes of a page are searched for its head: some heads begin with long styles.
 _MAX_HEAD = 300_000
-# Tags that sitemaps_of() reads. The body's ends the head.
+# Tags that sitemaps_of() reads. The body's tag ends the head.
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
-# So many links to sitemaps count in a page.
+# At most so many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
 # What may be such a link, in lower case: nearly all pages have the word only elsewhere, if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
-# Bytes of values with character references that are resolved in a page: resolving is slow.
+# In a page, character references are resolved in values of at most so many bytes
+# together, since this is slow.
 _MAX_REFERENCES = 100_000
 
 # Python refuses numbers of thousands of digits.
@@ -136,7 +141,7 @@ def metas_of(
     body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
     line = 1
-    # Up to where the line ends were counted.
+    # Line ends have been counted up to here.
     counted_to = 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
         name_text = attribute_text(attributes.get(b"name", b""))
@@ -149,8 +154,8 @@ def metas_of(
 
 
 def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
-    """Return the part of *body* that is read, in an encoding in which tags are ASCII, and this encoding:
-    UTF-8 if *encoding* isn't such a one."""
+    """Return the part of *body* that is read, in an encoding in which tags are ASCII,
+    and that encoding: UTF-8 if tags in *encoding* aren't ASCII."""
     body = bytes(body[:MAX_HTML_BYTES])
     if "punycode" in encoding.lower():
         # Decoding a page of digits as punycode takes seconds.
@@ -193,12 +198,12 @@ def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
     """Return where the last tag that may be a meta with one of *names* begins; -1 for none."""
     end = -1
-    for count, match in enumerate(_META.finditer(body)):
-        if count == _MAX_METAS:
+    for metas_before, match in enumerate(_META.finditer(body)):
+        if metas_before == _MAX_METAS:
             return len(body)
         tag = match[0].lower()
-        # A tag that isn't plain may have "<" or ">" in an attribute, and a name that is written with
-        # references any letters: so both may have one of the names.
+        # A tag can't be searched for the names if it isn't plain, since it may go on
+        # after a "<" or ">"; nor if letters may be written as references.
         is_readable = match[1] is not None and not has_other_references(tag)
         if not is_readable or any(name in tag for name in names):
             end = match.start()
@@ -206,9 +211,11 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
 
 
 def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]]:
-    """Return the ``base`` of any page (empty without one), and its references with whether they may
-    be followed: as in the page, mostly relative, and as link extractors see them, also those in
-    ``noscript`` and ``template``. No references if none is marked. Never raises."""
+    """Return the ``base`` of any page (empty without one), and whether its links may be
+    followed, by their references, which are as in the page, mostly relative. Links in
+    ``noscript`` and ``template`` are read, too, as link extractors do. If none of the
+    words "nofollow", "ugc" and "sponsored" is in the page, both results are empty.
+    Never raises."""
     body, encoding = as_ascii(body, encoding)
     lower = body.lower()
     may_follow: dict[str, bool] = {}
@@ -233,7 +240,7 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
             continue
         rel_text = with_blanks(attribute_text(rel)).lower()
         words = _BETWEEN_WORDS.split(rel_text)
-        # What is linked both ways may be followed.
+        # What has both marked and unmarked links may be followed.
         if not may_follow.get(reference):
             may_follow[reference] = _NOT_VOUCHED_FOR.isdisjoint(words)
     return base, may_follow
@@ -271,8 +278,8 @@ def with_blanks(text: str) -> str:
 
 
 def _but_plain(names: bytes) -> re.Pattern[bytes]:
-    """Return a pattern of all that begins with "<" but plain tags, and of plain start tags whose names
-    begin as the pattern *names* says."""
+    """Return a pattern that finds each "<" except those of plain tags; but it does find
+    plain start tags whose names begin as the pattern *names* says."""
     return re.compile(
         rb"<(?!/[^<>\"'=]*>|(?!%s)[A-Za-z][^ \t\n\f\r/><]*" % names + PLAIN + rb")",
         re.IGNORECASE,
@@ -281,7 +288,7 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
 
 # What start_tags() has to look at depends on the tags that it is to yield. Listed are
 # the beginnings of the names to yield and of those in _MATTERS. Some other names begin
-# in the same way, which only costs a look.
+# in the same way: these are looked at needlessly.
 # For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 # For _LINK_TAGS:
@@ -302,35 +309,37 @@ class _OpenForeign:
     def __init__(self) -> None:
         # The innermost one is the last.
         self._names: list[bytes] = []
-        # How many of each name there are: searching thousands takes long.
-        self._counts = dict.fromkeys(_FOREIGN, 0)
+        # How many of each name are open: to search thousands takes long.
+        self._number_of = dict.fromkeys(_FOREIGN, 0)
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     def open(self, name: bytes) -> None:
+        """Note that an element of that *name* begins."""
         self._names.append(name)
-        self._counts[name] += 1
+        self._number_of[name] += 1
 
     def close(self, name: bytes) -> None:
         """Close the last element of that *name*, and what is open in it. If there is none, the end tag means
         nothing."""
         closed = None
-        while self._counts[name] and closed != name:
+        while self._number_of[name] and closed != name:
             closed = self._names.pop()
-            self._counts[closed] -= 1
+            self._number_of[closed] -= 1
 
     def clear(self) -> None:
         self._names.clear()
-        self._counts = dict.fromkeys(_FOREIGN, 0)
+        self._number_of = dict.fromkeys(_FOREIGN, 0)
 
 
 def start_tags(
     body: bytes, wanted: frozenset[bytes], end: int, *, unscripted: bool = False
 ) -> Iterator[tuple[bytes, int, dict[bytes, bytes]]]:
-    """Yield name, offset and attributes of each start tag in *wanted* that makes an HTML element
-    and begins at *end* at the latest. *unscripted* includes ``noscript``, ``template`` and foreign
-    content."""
+    """Yield name, offset and attributes of each start tag in *wanted* that makes an
+    HTML element and begins at *end* at the latest. *unscripted*: also of those in
+    ``noscript``, ``template`` and foreign content, as readers without scripts see
+    them."""
     # The names of tags that are not passed over, even if they are plain.
     matters = _MATTERS | wanted
     # The pattern of such tags, and of all that isn't plain.
@@ -369,7 +378,8 @@ def start_tags(
             attributes, position, steps_taken = read
             steps += steps_taken
         is_end_tag = slash != b""
-        # In HTML, "/>" doesn't make an element empty. But if it may contain only text, that was meant.
+        # By the standard, "/>" makes no HTML element empty. Yet in the tag of an
+        # element that may contain only text, its author meant that.
         is_empty = is_plain and plain_rest.endswith(b"/>")
         if name in _FOREIGN:
             if is_end_tag:
@@ -403,8 +413,8 @@ def start_tags(
 
 
 def _end_of_script(body: bytes, position: int, limit: int) -> tuple[int, int]:
-    """Return where the end tag of a script begins, and the steps taken; 0 for the former if it has
-    none, or beyond *limit* steps."""
+    """Return where the end tag of a script begins, and the steps taken. The offset is 0
+    if no end tag is found within *limit* steps."""
     marks = _IN_SCRIPT
     for steps in range(1, limit + 1):
         mark = marks.search(body, position)
@@ -429,8 +439,8 @@ def _end_of_script(body: bytes, position: int, limit: int) -> tuple[int, int]:
 def _end_of_comment(
     body: bytes, position: int, comment: bytes | None, foreign: _OpenForeign
 ) -> int:
-    """Return where a comment, or what counts as one, ends; 0 if it doesn't. *position* is that after its
-    beginning; *comment* is None if this wasn't "<!--"."""
+    """Return where a comment, or what counts as one, ends; 0 if it doesn't. *position*
+    is where its beginning ends; *comment* is None if that isn't "<!--"."""
     ends = _BOGUS_COMMENT_END
     if comment and not body.startswith((b">", b"->"), position):
         ends = _COMMENT_END

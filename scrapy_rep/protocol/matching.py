@@ -2,11 +2,12 @@
 
 - plain prefixes (``/dir/``): sorted, a bisection finds the longest;
 - exact paths (``/dir/$``): one dictionary look-up;
-- a ``*`` before the end: each match is linear in the path, and nearly all rules are ruled out before:
-  those that begin with a path (``/dir/*.css$``), if the URL's path begins otherwise; any rule whose
-  longest literal after the first star, the *needle*, is not in the path.
+- rules with a ``*`` (``/dir/*.css$``): two checks rule out nearly all of them. The path
+  must begin as the rule does (``/dir/``), and must contain the rule's *needle*, which is
+  the longest literal after its first star. Matching the others takes linear time.
 
-Internally a rule is an integer, its key: the largest of several is that of the rule that wins.
+Internally a rule is an integer, its *key*. Of several rules that match, the one with the
+largest key wins.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scrapy_rep.protocol.syntax import SPACE, escape, readable
 ALLOW = 1 << 20
 """The bit of a number or key that is set for an allow."""
 LENGTH_BIT = 21
-"""The lowest bit of a key's length."""
+"""The position in a key of the lowest bit of the length."""
 SHORTEST = 1 << LENGTH_BIT
 """The smallest key of a rule that isn't empty. 0 is the key of no rule."""
 
@@ -43,8 +44,8 @@ def line_of(number: int) -> int:
     return ALLOW - 1 - lowest_bits
 
 
-# Characters. For a longer path, we first look whether it has all characters of a rule at all, since
-# searching it for each rule's needle takes time.
+# If a path has more characters, searching it for each rule's needle takes long. So we
+# first look whether it has all characters of the rule at all.
 _LONG_PATH = 300
 
 
@@ -197,8 +198,9 @@ _BYTES_OF_AN_EXACT_PATH = 40
 # Bytes that a rule with wildcards takes beyond those of a rule.
 _BYTES_OF_A_WILDCARD = 130
 
-# Skips a "//" at the start, what ends in "://", and the host, as Google does: in any text. A look
-# ahead keeps the first two from being taken back.
+# Skips what Google skips, in any text: a "//" at the start, then what ends in "://",
+# then the host. Lookaheads keep the pattern from giving up the first two again. Group
+# 1: what follows, without the fragment.
 _URL_AND_PATH = re.compile(
     r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)"
 )
@@ -241,12 +243,12 @@ class Rules:
 
     def __init__(self, patterns: list[str], numbers: list[int]) -> None:
         """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs, in the same order."""
-        # Searching all patterns at once is faster than searching each. So below.
+        # To search all patterns at once is faster than to search each, here and below.
         joined = "".join(patterns)
         if "%" in joined or not joined.isascii():
             patterns = _escaped(patterns)
             joined = "".join(patterns)
-        # Number by pattern.
+        # The number of each rule, by its pattern.
         rules = dict(zip(patterns, numbers))
         if len(rules) < len(patterns):
             # Of equal patterns the largest number counts. As the last one it replaces the others.
@@ -264,7 +266,7 @@ class Rules:
         self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
-        # Keys by path, and rules with stars; None if there are none.
+        # The keys of exact paths, and the rules with stars; None if there are none.
         self._exact: dict[str, int] | None = None
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or has_index:
@@ -355,8 +357,8 @@ def _matches_everything(pattern: str) -> bool:
 
 
 def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of the sorted *prefixes* are prefixes of others, longest first: in this order, the next
-    one begins with them."""
+    """Return which of the sorted *prefixes* are prefixes of others, longest first. In
+    sorted order, such a one is directly followed by one that begins with it."""
     following = prefixes[1:]
     # Without a loop, since there may be thousands.
     begins_with_it = map(str.startswith, following, prefixes)

@@ -1,5 +1,6 @@
-"""Page-level rules, in headers and metas (REP.md section 10). Each header or meta lists rules with commas in
-between, some of them with a value. They add up, and no rule cancels a restriction by another.
+"""Reads page-level rules in headers and metas (REP.md section 10). Each header or meta
+lists rules with commas in between, some of them with a value. All rules add up: none
+cancels a restriction by another.
 
 >>> from scrapy_rep.protocol.page import PageRules
 >>> rules = PageRules.from_headers([b"foobot: noindex, max-snippet:20"], "FooBot")
@@ -31,11 +32,11 @@ Value: TypeAlias = "int | str | datetime | None"
 
 FLAGS = frozenset(
     {
-        # What holds without them, too.
+        # These say what holds without them, too.
         "all",
         "index",
         "follow",
-        # Both of noindex and nofollow.
+        # This one means both noindex and nofollow.
         "none",
         "noindex",
         "nofollow",
@@ -46,7 +47,7 @@ FLAGS = frozenset(
         "noimageindex",
         "noodp",
         "indexifembedded",
-        # Beyond search engines.
+        # These are about machine learning, not search engines.
         "noai",
         "noimageai",
         "noml",
@@ -70,12 +71,12 @@ _RULE_NAMES = FLAGS | {*_NUMBER_RULES, _PREVIEW_RULE, _DATE_RULE}
 # Commas separate rules, but dates contain some, too. "Wed, December 3, 2025, 13:09:53 GMT" has four
 # parts, the most of all dates.
 _MAX_DATE_PARTS = 4
-# Characters after the name of the rule in which its date has to end.
+# A date has to end within so many characters after the name of its rule.
 _DATE_REACH = 300
 
 # The value of one of _NUMBER_RULES: -1 says that there is no limit.
 _LIMIT = re.compile(r"-1|\d{1,18}", re.ASCII)
-# A known name, and nothing that makes it a longer one.
+# A known name, unless it is only the beginning of a longer one.
 _ANY_NAME = "|".join(sorted(_RULE_NAMES))
 _KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
@@ -91,7 +92,7 @@ _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
 # Where a date ends at the latest: before a semicolon or another rule.
 _AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 
-# Bytes that are read of all header lines together, and of all metas together.
+# So many bytes are read of all header lines together, and as many of all metas.
 _MAX_RULES_BYTES = MAX_VALUE_BYTES
 
 # Each meta counts this many bytes beside those of its content: even an empty one takes time.
@@ -160,6 +161,7 @@ class PageRules:
             if unread_bytes <= 0:
                 break
             text = line[:unread_bytes]
+            # Each line counts a byte more, since even an empty one takes time.
             unread_bytes -= len(line) + 1
             if not isinstance(text, str):
                 text = text.decode("latin-1")
@@ -176,8 +178,8 @@ class PageRules:
         encoding: str = "utf-8",
         agents: str | Sequence[str] = (),
     ) -> PageRules:
-        """Read the metas of a page, any bytes. A text has no *encoding*. *agents* are those of
-        :meth:`from_headers`."""
+        """Read the metas of a page, any bytes. *encoding* means nothing for a text.
+        *agents* are those of :meth:`from_headers`."""
         if isinstance(body, str):
             body = as_bytes(body[:MAX_HTML_BYTES])
             encoding = "utf-8"
@@ -203,7 +205,7 @@ class PageRules:
         return bool(self.rules)
 
     def saying(self, *names: str) -> PageRule | None:
-        """Return the first rule with one of *names*."""
+        """Return the first rule with one of *names*; None without one."""
         for rule in self.rules:
             if rule.name in names:
                 return rule
@@ -288,7 +290,7 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to its first digit: so no
     restriction is lost. ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
-    without_digits = obeyed(chain, False)
+    without_digits = obeyed(chain, obey_global=False)
     tokens = set(map(str.lower, (*without_digits, *chain)))
     return tokens - {"", GLOBAL}
 
@@ -355,8 +357,8 @@ def _date(text: str, position: int) -> tuple[Value, int]:
     end = len(text) if after is None else after.start()
     between_commas = text[position:end].split(",")
     parts = between_commas[:_MAX_DATE_PARTS]
-    for count in range(len(parts), 0, -1):
-        candidate = ",".join(parts[:count])
+    for part_count in range(len(parts), 0, -1):
+        candidate = ",".join(parts[:part_count])
         date = read_date(candidate.strip(_AROUND_DATES))
         if date is not None:
             return date, position + len(candidate)

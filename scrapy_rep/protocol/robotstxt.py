@@ -1,4 +1,5 @@
-"""A robots.txt: its groups, the one that a crawler obeys, and what it says (REP.md section 7)."""
+"""Reads a robots.txt: its groups, the one that a crawler obeys, and what that says
+(REP.md section 7)."""
 
 from __future__ import annotations
 
@@ -34,14 +35,16 @@ from scrapy_rep.protocol.syntax import (
     readable_url,
 )
 
-# When a RobotsTxt remembers the answers to so many agents, it forgets them: many agents would fill the memory.
+# When a RobotsTxt remembers the answers to so many agents, it forgets them all, since
+# those to ever more agents would fill the memory.
 _MAX_ANSWERS = 100
-# When what it remembers takes so many bytes, it forgets that, too: agents may have groups of 500 KB each.
+# When all that it remembers takes so many bytes, it forgets everything, too: agents may
+# have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
 # Bytes of memory that a sitemap's URL takes beside its text. This and the following were measured.
 _BYTES_OF_A_SITEMAP = 57
-# Bytes that a rule which decided takes beside its texts.
+# Bytes that a rule that has decided takes beside its texts.
 _BYTES_OF_A_DECIDING_RULE = 390
 # Bytes that an answer to an agent takes beside the rules, or a Pace.
 _BYTES_OF_AN_ANSWER = 200
@@ -62,7 +65,8 @@ _USUAL_URL = re.compile(r"(https?://[^/?;#]*)(/[^#]*)")
 
 
 class Pace(NamedTuple):
-    """What a file asks of a crawl's pace (REP.md section 12). Of several lines the slowest counts."""
+    """What a file asks of a crawl's pace (REP.md section 12). Of several lines the
+    slowest counts; None: there is no such line."""
 
     crawl_delay: Ask | None = None
     slowest: Ask | None = None
@@ -77,10 +81,11 @@ class RobotsTxt:
     for each line that decides, for each group's :meth:`pace`, and each time
     :attr:`sitemaps` is asked for.
 
-    *agent* is always a product token (letters, ``-`` and ``_``), or a sequence of them, most specific
-    first: only the first token with a group in this file counts. For an empty string, an empty
-    sequence and ``*`` the ``*`` group applies; *obey_global* = False ignores that. A full User-Agent
-    header raises ``ValueError``; :func:`~scrapy_rep.protocol.product_token` finds its token.
+    *agent* is always a product token (letters, ``-`` and ``_``), or a sequence of them,
+    most specific first: only the first token with a group in this file counts. For an
+    empty string, an empty sequence and ``*`` the ``*`` group applies; *obey_global* =
+    False ignores that group. A full User-Agent header raises ``ValueError``;
+    :func:`~scrapy_rep.protocol.product_token` finds its token.
 
     Threads may share an instance.
     """
@@ -131,7 +136,8 @@ class RobotsTxt:
         obey_global: bool = True,
         with_delay: bool = False,
     ) -> None:
-        """Read *body* once for *agent*'s rules, the sitemaps and, if asked, :meth:`pace`."""
+        """Read *body* once for *agent*'s rules, the sitemaps and, *with_delay*, its
+        :meth:`pace`, and remember them."""
         text = normalise(body)
         groups = Groups(text)
         if self._sitemaps is None:
@@ -139,7 +145,7 @@ class RobotsTxt:
             self._sitemaps = sitemaps
             self.size += _BYTES_OF_A_SITEMAP * len(sitemaps)
             self.size += sum(map(len, sitemaps))
-        # These two remember what they return.
+        # These two methods remember what they return.
         self.rules(agent, obey_global, groups)
         if with_delay:
             self.pace(agent, obey_global, groups)
@@ -214,10 +220,10 @@ class RobotsTxt:
         if self._answers:  # most files are read for one agent, and need no search
             answer = self._answer_to(agent, obey_global)
         if answer is None:
-            key = agent if isinstance(agent, str) else tuple(agent)
+            asking_agent = agent if isinstance(agent, str) else tuple(agent)
             if groups is None:
                 groups = Groups(self._text())
-            answer = self._read_for(key, obey_global, groups)
+            answer = self._read_for(asking_agent, obey_global, groups)
         self._latest_answer = answer
         _, _, token, rules = answer
         return token, rules
@@ -261,7 +267,7 @@ class RobotsTxt:
             return Decision(True, None, token)
         if self._deciding_rules is None:
             self._deciding_rules = {}
-        # A name of our own, for another thread may forget the attribute.
+        # A local name, since another thread may reset the attribute.
         rules = self._deciding_rules
         rule = rules.get(key)
         if rule is None:
@@ -316,7 +322,7 @@ class RobotsTxt:
             return Pace()
         if self._paces is None:
             self._paces = {}
-        # A name of our own, for another thread may forget the attribute.
+        # A local name, since another thread may reset the attribute.
         paces = self._paces
         if token not in paces:
             if groups is None:
@@ -336,15 +342,16 @@ class RobotsTxt:
 # Blanks before a field. Possessive from Python 3.11 on: HTML has many indented lines, and going back over
 # the blanks of each would take time.
 _INDENT = r"[ \t\v\f]*+" if sys.version_info >= (3, 11) else r"[ \t\v\f]*"
-# A line that may be a user-agent line. Group 1: its token, if it is written as usual. Group 2: else, all
-# that follows "user". _unusual_token() tells whether that is such a line or another field.
+# A line that may be a user-agent line. Group 1: its token, if it is written as usual.
+# Group 2: if it isn't, all that follows "user". _unusual_token() tells whether that is
+# such a line or another field.
 _LINES_OF_AGENTS = re.compile(
     rf"\n{_INDENT}[Uu][Ss][Ee][Rr]"
     r"(?:-[Aa]gent: ?([a-zA-Z_-]+|\*(?=[ \t\v\f\n#]|\Z))[^\n]*|([^\n]*))"
 )
 # Seconds of a crawl-delay: "10", "0.5", "5.", ".5".
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-# "0600-0845".
+# Hours such as "0600-0845".
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
 # "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
 _RATE = re.compile(
@@ -360,7 +367,8 @@ _LINES_OF_SITEMAPS = re.compile(rf"\n{_INDENT}([Ss][Ii][Tt][Ee][^\n]*)")
 
 
 def delay_seconds(value: str) -> float | None:
-    """Return a number in decimal notation (REP.md section 12); None for anything else."""
+    """Return the seconds of a ``crawl-delay`` (REP.md section 12); None if *value*
+    isn't a number in decimal notation."""
     if _DECIMAL.fullmatch(value) is None:
         return None
     seconds = float(value)  # infinite if it has hundreds of digits
@@ -429,6 +437,7 @@ class Groups:
         """The token before each stretch of lines. None: the file's start, or another field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
+        """Yield each stretch, after the token before it (see :attr:`tokens`)."""
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
@@ -453,8 +462,9 @@ class Groups:
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
-        """Return what *token*'s groups ask of a crawl's pace. Here only, a line about pace ends the list
-        of agents above it, as a rule does (REP.md section 12)."""
+        """Return what *token*'s groups ask of a crawl's pace. For this purpose only, a
+        line about pace ends the list of agents above it, as a rule does (REP.md section
+        12)."""
         asks: list[Ask] = []
         # Lines before the first user-agent line apply to no agent.
         is_in_group = False
@@ -510,8 +520,9 @@ def _unusual_token(row: str) -> str | None:
 def _collect(
     stretch: str, agent_line: int, values: list[str], numbers: list[int]
 ) -> None:
-    """Append the rules of *stretch* to *values* and *numbers*. *agent_line* is the number of the user-agent
-    line before it. The stretch's first row is what remains of that line: nothing."""
+    """Append the rules of *stretch* to *values* and *numbers*. *agent_line* is the
+    number of the user-agent line before it. The stretch's first row is the rest of that
+    line, which is empty."""
     if "#" in stretch:
         stretch = _LINE_COMMENT.sub("", stretch)
     # A rule's number is its line, counted down from ALLOW - 1 (matching.py).

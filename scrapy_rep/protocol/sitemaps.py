@@ -28,23 +28,24 @@ MAX_SITEMAP_BYTES = 50 * 1024 * 1024
 MAX_SITEMAP_ENTRIES = 50_000
 """URLs in a file, or sitemaps in an index: the protocol's limit."""
 
-# Characters of a line of text. No server accepts a URL as long.
+# The most characters of a line of text. No server accepts a longer URL.
 _MAX_TEXT_LINE = 8192
 # Byte order marks of UTF-16.
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 # How UTF-16 without a byte order mark begins, if it is XML.
 _UTF16_XML = (b"\0<\0?", b"<\0?\0")
-# How XML begins, or at least what a sitemap is in; not in a string.
+# The beginning of XML, or at least of a sitemap's root element, unless it is quoted.
 _XML_START = re.compile(
     rb"(?<![\"'`])(?:\xef\xbb\xbf)?<(?:\?xml\s|(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed)[\s>])"
 )
-# What only JSON, comments, pages and binary files have before XML, but not the rubbish that is skipped.
+# What JSON, comments, pages and binary files have before XML. Rubbish that may be
+# skipped has none of it.
 _NO_RUBBISH = re.compile(
     rb"\A\{|\0|<(?:!|(?:html|head|body|title|meta)\b)", re.IGNORECASE
 )
 # The beginning of a web page.
 _HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# Bytes at the start of a file by which we tell its format.
+# We tell the format of a file by so many bytes at its start.
 _BYTES_FOR_FORMAT = 4096
 # The beginning of a line that is a URL.
 _WEB_URL = re.compile("https?://", re.IGNORECASE)
@@ -58,21 +59,23 @@ MAGIC = b"\x1f\x8b\x08"
 """How a gzip file begins."""
 
 STEP = 8 * 1024
-"""Bytes of the longest piece yielded. Reading one takes about a millisecond."""
+"""How many bytes the longest piece that is yielded has. Reading one takes about a
+millisecond."""
 
 # Servers compress compressed files once more for transfer. Nobody needs more layers.
 _MAX_LAYERS = 3
-# Members of one layer: the gzip files of which it may consist. 50 MiB packed in blocks (bgzip) have 800;
-# empty ones only take time.
+# A layer may consist of so many members, which are gzip files one after another. 50 MiB
+# packed in blocks (bgzip) have 800; empty members only take time.
 _MAX_MEMBERS = 10_000
-# What tells zlib that it is to unpack gzip.
+# The number by which zlib is told to unpack gzip.
 _GZIP = 31
 
 
 class TextFeed:
     """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
-    # As XmlFeed has them: any text is a sitemap without a problem, and is read to its end.
+    # XmlFeed has these attributes, too. Any text is a sitemap without a problem, and is
+    # read to its end.
     kind = Kind.TEXT
     problem = None
     over = False
@@ -228,7 +231,7 @@ class SitemapReader:
         is_utf16 = start.startswith(_UTF16_MARKS)
         visible = text
         if is_utf16:
-            # Without the mark, and the blanks after it.
+            # The mark has two bytes, and blanks may follow it.
             visible = text[2:].lstrip(b"\0 \t\r\n")
         if not text:
             problem = "it is empty"
@@ -248,7 +251,8 @@ class SitemapReader:
 
 
 def _without_rubbish(start: bytes) -> bytes:
-    """Return *start* without what stands before the XML: a warning of PHP's, byte order marks."""
+    """Return *start* without what stands before the XML, such as a warning by PHP or
+    byte order marks."""
     xml = _XML_START.search(start, 0, _BYTES_FOR_FORMAT)
     if xml is None or _NO_RUBBISH.search(start, 0, xml.start()):
         return start
@@ -271,8 +275,9 @@ class GunzipError(Exception):
 
 
 def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes: an empty one
-    for a step without output, so that the caller can pause. The caller will read *max_bytes*.
+    """Yield a file, unpacked if it is packed, in pieces of at most :data:`STEP` bytes.
+    A step without output yields an empty piece, so that the caller can pause.
+    *max_bytes*: how many the caller will read at most.
 
     :raises GunzipError: after the last piece that can be unpacked
     """
@@ -287,7 +292,8 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         pieces = chain([first], pieces)
         if not first.startswith(MAGIC):
             break
-        # What is unpacked here may be packed once more. Only a bomb is packed to twice its size.
+        # What is unpacked here may be packed once more. Even so it isn't twice as long
+        # as what the caller reads, unless it is a bomb.
         max_unpacked = 2 * (max_bytes + STEP)
         pieces = _layer(pieces, max_unpacked)
     yield from pieces

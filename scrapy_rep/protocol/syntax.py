@@ -1,6 +1,7 @@
-"""Reads the lines of a robots.txt (REP.md section 6), as leniently as Google's parser: with typos in
-field names, missing colons, any line ends, and whole or truncated byte order marks. Product tokens, and
-the one that a User-Agent header names (section 7)."""
+"""Reads the lines of a robots.txt (REP.md section 6), as leniently as Google's parser:
+with typos in field names, missing colons, any line ends, and whole or truncated byte
+order marks. Also finds the product tokens in them, and in User-Agent headers (section
+7)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 MAX_BYTES = 512_000
-"""Bytes of a file that are read (REP.md section 2)."""
+"""How many bytes of a file are read (REP.md section 2)."""
 
 MAX_LINE = 16_663
-"""Bytes of a line that are read (REP.md section 6)."""
+"""How many bytes of a line are read (REP.md section 6)."""
 
 SPACE = " \t\v\f"
 """The white space that Google strips. ``str.strip()`` alone would strip more."""
@@ -43,7 +44,7 @@ FIELDS = frozenset(_SPELLINGS)
 RULES = ("allow", "disallow")
 """The fields that are rules."""
 
-# Spelling, in lower case, to field.
+# The fields by spelling, in lower case.
 _FIELD_BY_SPELLING = {
     spelling: field for field, names in _SPELLINGS.items() for spelling in names
 }
@@ -60,14 +61,16 @@ def _with_usual_cases(field_by_spelling: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-# What nearly all lines have before their colon: one look-up spares them the pattern below.
+# The fields by what nearly all lines have before their colon: one look-up spares them
+# the pattern below.
 _FIELD_BY_USUAL_SPELLING = _with_usual_cases(_FIELD_BY_SPELLING)
 _SPELLING = re.compile(
     "|".join(map(re.escape, _FIELD_BY_SPELLING)), re.IGNORECASE | re.ASCII
 )
-# Characters with which a field's name can begin: most lines that are no fields are recognised by their first.
+# Characters with which a field's name can begin: most lines that are no fields are
+# recognised by their first character.
 _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
-# Characters that a field's name has at least.
+# A field's name has at least so many characters.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
 
 # A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning of one.
@@ -105,7 +108,8 @@ def cut(body: bytes) -> bytes:
 
 def normalise(body: bytes) -> str:
     """Return *body* as latin-1 text (one character a byte): cut to size, without byte
-    order mark, line ends as LF, lines cut to :data:`MAX_LINE` and before a NUL."""
+    order mark, with LF as line ends, and with each line cut to :data:`MAX_LINE`, and
+    before a NUL."""
     if len(body) > MAX_BYTES:
         body = cut(body)
     text = body.decode("latin-1")
@@ -115,7 +119,8 @@ def normalise(body: bytes) -> str:
         if _LONE_CR.search(text):
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         else:
-            # Each CR stands before an LF. A blank there means nothing, and this way is faster.
+            # Each CR stands before an LF. A blank in its place means nothing, and this
+            # replacement is faster.
             text = text.replace("\r", " ")
     if len(text) > MAX_LINE:
         text = _with_short_lines(text)
@@ -129,7 +134,8 @@ def _with_short_lines(text: str) -> str:
     start = 0
     while start + MAX_LINE < len(text):
         cut_at = start + MAX_LINE
-        # Where the line begins that may be too long; 0 if that is the present one.
+        # Where the last line before the cut begins; 0 if that is the present line,
+        # which then is too long.
         next_start = text.rfind("\n", start, cut_at + 1) + 1
         if next_start:
             start = next_start
@@ -141,8 +147,8 @@ def _with_short_lines(text: str) -> str:
 
 
 def fields_in(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, str]]:
-    """Yield number, field and value of each of the normalised *rows* that holds a known field.
-    *first* is the number of the first row."""
+    """Yield number, field and value of each of *rows* (normalised lines) that holds a
+    known field. *first* is the number of the first row."""
     for number, row in enumerate(rows, first):
         if not row:  # spares a call
             continue
@@ -223,7 +229,7 @@ GLOBAL = "*"
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
 # What a project may call its crawler: a token, or one with digits.
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-# Of a User-Agent header: "(compatible; FooBot/1.2)".
+# A comment in a User-Agent header: "(compatible; FooBot/1.2)".
 _AGENT_COMMENT = re.compile(r"\(([^()]*)\)")
 
 # Words in the User-Agent headers of browsers, and of crawlers that pose as browsers.
@@ -287,8 +293,8 @@ def agent_token(value: str) -> str:
 
 
 def is_name(value: str) -> bool:
-    """Return whether a crawler may go by *value*: a product token, or one with digits, which is
-    read up to the first of them, as in Google's matcher."""
+    """Return whether a crawler may go by *value*: a product token, or one with digits,
+    which is read up to its first digit, as in Google's matcher."""
     return _NAME.fullmatch(value) is not None
 
 
@@ -310,8 +316,8 @@ def chain(value: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=100)  # a crawl asks each file about the same agents
 def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
-    """Return the tokens whose groups *agent* obeys; the first one with a group counts. ``*`` and an
-    empty one name no crawler.
+    """Return the tokens whose groups *agent* obeys; the first one with a group counts.
+    ``*`` and an empty token name no crawler.
 
     :raises ValueError: if one is not a product token; the message suggests one
     :raises TypeError: if one is not a string
@@ -345,8 +351,9 @@ def _not_a_token(value: str) -> str:
 def product_token(user_agent: str) -> str | None:
     """Return the crawler's own token from a full User-Agent header, None if there is none.
 
-    ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``. In a header that begins like a
-    browser's, this is a name with "bot", "spider" or so, or with a version beside an address.
+    ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``. If the header
+    begins like a browser's, the token is a name with "bot", "spider" or the like in it,
+    or a name with a version beside an address.
     """
     user_agent = user_agent.strip()
     first = leading_token(user_agent)
