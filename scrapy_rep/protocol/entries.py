@@ -220,7 +220,8 @@ class XmlFeed:
             # In all patterns of marks, group 1 is the beginning of a section.
             is_section = mark[1] is not None
             if is_section:
-                needs_more_data = not self._pass_section(mark)
+                has_end = self._pass_section(mark)
+                needs_more_data = not has_end
             elif self.root is None:
                 _, entity, name, attributes = mark.groups()
                 self._begin(entity, name, attributes)
@@ -291,6 +292,7 @@ class XmlFeed:
         if end >= 0:
             self._position = end + len("?>")
         else:
+            # If there is no ">" either, only the beginning of the instruction is passed.
             tag_end = text.find(">", start, start + _MAX_INSTRUCTION)
             self._position = tag_end + 1 if tag_end >= 0 else start
         if self._open_entry:
