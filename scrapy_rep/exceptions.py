@@ -1,5 +1,5 @@
-"""The package's exceptions. Those that errbacks of refused requests get are subclasses of
-``IgnoreRequest``: Scrapy neither retries them nor logs them as errors."""
+"""The package's exceptions. Those that errbacks of refused requests get are subclasses
+of ``IgnoreRequest``: Scrapy neither retries them nor logs them as errors."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class RobotsDisallowed(IgnoreRequest):
 class RobotsUnreachable(IgnoreRequest):
     """The origin's robots.txt is unreachable, so nothing allows the URL.
 
-    ``__cause__`` is a new exception like the one that the last attempt raised; None if there was an
-    answer, such as HTTP 503, or no attempt.
+    ``__cause__`` is a new exception like the one that the last attempt raised; None if
+    there was an answer, such as HTTP 503, or no attempt.
     """
 
     decision: Decision | None = None
@@ -78,8 +78,8 @@ class UsageDisallowed(IgnoreRequest):
 
 
 class NotFetched(Exception):
-    """Raised by ``fetch()`` in the Scrapy shell instead of :class:`RobotsUnreachable`: the shell
-    ignores an ``IgnoreRequest`` silently."""
+    """Raised by ``fetch()`` in the Scrapy shell instead of :class:`RobotsUnreachable`:
+    the shell ignores an ``IgnoreRequest`` silently."""
 
 
 class SettingsError(ValueError):

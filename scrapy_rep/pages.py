@@ -54,7 +54,8 @@ _MAX_WORK = 200_000
 # microseconds.
 _WORK_OF_A_LINK = 500
 
-# Characters that neither urljoin() nor Scrapy changes, except in paths with empty or dot segments.
+# Characters that neither urljoin() nor Scrapy changes, except in paths with empty or
+# dot segments.
 _PLAIN_CHARACTERS = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
 _RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN_CHARACTERS}(?<!\?)")
 _ABSOLUTE = re.compile(
@@ -77,8 +78,8 @@ class Refusal(NamedTuple):
     """Why a page's rules don't want a request or an item."""
 
     verdict: str
-    """As in stats and in the record of decisions: ``nofollow``, ``nofollow_link``, ``noindex`` or
-    ``expired``."""
+    """As in stats and in the record of decisions: ``nofollow``, ``nofollow_link``,
+    ``noindex`` or ``expired``."""
     reason: str
 
 
@@ -122,8 +123,9 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 
 def crawls_behind(request: Request) -> list[Agents]:
-    """Return the Agents (origins/agents.py) of the crawls that *request* may belong to: of the crawl whose
-    spider has its callback; else of all that are under way; if none is, of all in this process."""
+    """Return the Agents (origins/agents.py) of the crawls that *request* may belong to:
+    of the crawl whose spider has its callback; else of all that are under way; if none
+    is, of all in this process."""
     crawls = list(OF_ALL_CRAWLS)
     spider = getattr(request.callback, "__self__", None)
     if spider is not None:
@@ -192,9 +194,11 @@ def refusal(
     by_page: bool = True,
     by_links: bool = True,
 ) -> Refusal | None:
-    """Return why *request*, which was found in *response*, should not be made; None if nothing forbids it.
+    """Return why *request*, which was found in *response*, should not be made; None if
+    nothing forbids it.
 
-    :param chain: the crawler's product tokens; None for those of the crawl behind *response*
+    :param chain: the crawler's product tokens; None for those of the crawl behind
+        *response*
     :param by_page: whether the rules of the whole page count
     :param by_links: whether the ``rel`` of the page's links to the URL counts
     """
@@ -282,7 +286,8 @@ class _LinkResolver:
             return self._folder + url
         if _ABSOLUTE.fullmatch(url):
             return url
-        # The link is joined with the base, encoded and searched for a fragment: it counts three times.
+        # The link is joined with the base, encoded and searched for a fragment: it
+        # counts three times.
         self._work += _WORK_OF_A_LINK
         self._work += len(self._base) + 3 * len(reference)
         if self._work > _MAX_WORK:
@@ -299,7 +304,8 @@ def _without_fragment(url: str) -> str:
 
 
 class PageMiddleware(BaseSpiderMiddleware):
-    """Spider middleware: drops requests and items that their page doesn't want followed or kept."""
+    """Spider middleware: drops requests and items that their page doesn't want followed
+    or kept."""
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
@@ -358,7 +364,8 @@ class PageMiddleware(BaseSpiderMiddleware):
         response: Response,
         page: Request,
     ) -> Refusal | None:
-        """Return why *request*, from *response* to the request *page*, should not be made."""
+        """Return why *request*, from *response* to the request *page*, should not be
+        made."""
         if rep is None or is_exempt(request, response):
             return None
         if is_sitemap(response, self.crawler.spider):

@@ -1,4 +1,5 @@
-"""``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``: our parser in Scrapy's RobotsTxtMiddleware."""
+"""``ROBOTSTXT_PARSER = "scrapy_rep.RobotParser"``: our parser in Scrapy's
+RobotsTxtMiddleware."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class RobotParser(ScrapyRobotParser):
         return cls(RobotsTxt.parse(robotstxt_body))
 
     def allowed(self, url: str | bytes, user_agent: str | bytes) -> bool:
-        """Return whether *user_agent* (a token, or a full User-Agent header) may fetch *url*."""
+        """Return whether *user_agent* (a token, or a full User-Agent header) may fetch
+        *url*."""
         url_text = to_unicode(url, errors="replace")
         return self.robots.allowed(comparable(url_text), _token(user_agent))
 

@@ -28,18 +28,20 @@ MAX_LISTED_IDN = 50_000
 """The same limit for the URLs of a sitemap. It is higher than that of a page, since
 sitemaps are read in slices, with pauses in between."""
 
-# The beginning of a URL, as lenient parsers read it: they accept backslashes for slashes, and any number of
-# either. Group 1: the authority, which is user, host and port.
+# The beginning of a URL, as lenient parsers read it: they accept backslashes for
+# slashes, and any number of either. Group 1: the authority, which is user, host and
+# port.
 _HOST = re.compile(
     r"[\0-\x20]*(?:[a-z][a-z0-9+.-]*:[/\\]*|[/\\]{2,})([^/\\?#]*)", re.IGNORECASE
 )
-# The beginning of a URL in which all parsers see the same host. Groups: the scheme with "://"; the host.
+# The beginning of a URL in which all parsers see the same host. Groups: the scheme with
+# "://"; the host.
 _CLEAR = re.compile(
     r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE
 )
 _PLAIN_HOST = re.compile(r"[a-z0-9._-]+")
-# URLs of pages that need no encoding: a fast path. Group 1 is the origin. Longer hosts and ports are left
-# to Origin.from_url().
+# URLs of pages that need no encoding: a fast path. Group 1 is the origin. Longer hosts
+# and ports are left to Origin.from_url().
 _USUAL_PAGE = re.compile(
     r"(https?://[a-z0-9.-]{1,255}(?::[1-5]?[0-9]{1,4})?)(?:/[!$-~]*)?", re.ASCII
 )
@@ -94,8 +96,9 @@ class Encoder:
         return self._punycode[host]
 
     def page(self, value: Any) -> tuple[str, str]:
-        """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an absolute http(s)
-        URL. The prefix is the URL's beginning with scheme, host and port."""
+        """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an
+        absolute http(s) URL. The prefix is the URL's beginning with scheme, host and
+        port."""
         if not isinstance(value, str):
             raise ValueError
         if not value or len(value) > MAX_URL:
@@ -113,7 +116,8 @@ class Encoder:
 
 
 def _host_of(url: str) -> str:
-    """Return the host, in lower case, that a parser may find in *url*; empty if there is none."""
+    """Return the host, in lower case, that a parser may find in *url*; empty if there
+    is none."""
     match = _HOST.match(url.translate(_DROPPED))
     if match is None:
         return ""
@@ -141,11 +145,11 @@ class SitemapURL(NamedTuple):
 def resolve_sitemap(
     value: str, base: str | None = None, encode: Callable[[str], str] = encoded
 ) -> SitemapURL:
-    """Return the address of a sitemap that a file lists as *value* (REP.md section 9). A
-    ``ValueError`` says why no sitemap can have such a URL.
+    """Return the address of a sitemap that a file lists as *value* (REP.md section 9).
+    A ``ValueError`` says why no sitemap can have such a URL.
 
-    A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused, although RFC
-    3986 lets a lenient parser take it for a relative URL.
+    A scheme without a host (``http:map.xml``, ``http:/a.example/map.xml``) is refused,
+    although RFC 3986 lets a lenient parser take it for a relative URL.
 
     :param base: the URL of the robots.txt; None if *value* must not be relative
     :param encode: the document's :class:`Encoder`, which limits the work if it lists
@@ -229,8 +233,9 @@ def duration(seconds: float) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return *text* with ``***`` for the password of the URL in it. The password is taken to extend to the
-    last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it as they are."""
+    """Return *text* with ``***`` for the password of the URL in it. The password is
+    taken to extend to the last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it
+    as they are."""
     before, at, after = text.rpartition("@")
     before = _PASSWORD.sub(r"\1:***", before)
     return f"{before}{at}{after}"
@@ -268,7 +273,8 @@ def without_user(url: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """Return type and message of *error* for use within a sentence: no full stop, no passwords."""
+    """Return type and message of *error* for use within a sentence: no full stop, no
+    passwords."""
     message = without_password(str(error))
     text = message.strip().rstrip(".")
     name = type(error).__name__
@@ -276,10 +282,10 @@ def text_of(error: Exception) -> str:
 
 
 def clean(text: str) -> str:
-    """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``. All text from
-    outside goes through here before people see it: control characters steer terminals, newlines
-    forge log lines, direction marks disguise text, and half of a surrogate pair can't be
-    encoded."""
+    """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``. All
+    text from outside goes through here before people see it: control characters steer
+    terminals, newlines forge log lines, direction marks disguise text, and half of a
+    surrogate pair can't be encoded."""
     if text.isprintable():
         return text
     return "".join(map(_escaped, text))
@@ -292,7 +298,8 @@ def _escaped(character: str) -> str:
 
 
 def moment_of(seconds: float | None) -> datetime | None:
-    """Return seconds since the epoch as a datetime, UTC; None for None, or if out of range."""
+    """Return seconds since the epoch as a datetime, UTC; None for None, or if out of
+    range."""
     if seconds is None:
         return None
     try:

@@ -1,5 +1,6 @@
-"""What an answer to the request for robots.txt means: its HTTP status makes it rules, missing or
-unreachable (REP.md section 3). 401 and 403 become "forbidden" only in origins/choices.py.
+"""What an answer to the request for robots.txt means: its HTTP status makes it rules,
+missing or unreachable (REP.md section 3). 401 and 403 become "forbidden" only in
+origins/choices.py.
 
 An error page whose title or heading says that a file was not found means the same as a
 404. This text must *be* such a phrase, and may have only the site's name and
@@ -23,7 +24,8 @@ _WORD_OR_NUMBER = re.compile(r"\d+|[^\W\d_]+")
 _SEPARATOR = re.compile(
     r"\s[-~/\u2010-\u2015]\s|\s::\s|[|\u00b7\u2022\u00ab\u00bb\u2039\u203a\uff5c\u30fb]"
 )
-# Letters of Turkish and Polish that normalization leaves as they are, and what people write instead.
+# Letters of Turkish and Polish that normalization leaves as they are, and what people
+# write instead.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
 # A site's name, which may stand beside a phrase, has at most so many words. What has
@@ -31,7 +33,8 @@ _LETTERS = str.maketrans("\u0131\u0142", "il")
 _MAX_SITE_NAME_WORDS = 6
 # Such a name has at most so many characters.
 _MAX_SITE_NAME = 60
-# "404" stands at most so often in a title that says nothing else: as a number, and as a status.
+# "404" stands at most so often in a title that says nothing else: as a number, and as a
+# status.
 _MAX_404 = 2
 
 # What wasn't found: in English, German, French, Spanish, Italian, Portuguese, Dutch,
@@ -83,8 +86,8 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words, and stems of words, that aren't part of a site's name: beside "Not found", they say that something
-# other than a page was not found.
+# Words, and stems of words, that aren't part of a site's name: beside "Not found", they
+# say that something other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
     "mysql sql connection timeout timed unavailable offline overload maintenance manifest class "
@@ -108,7 +111,8 @@ def _plain(text: str) -> str:
 
 
 def _squashed(text: str) -> str:
-    """Return only the words and numbers of *text*, without blanks: Chinese has none between words."""
+    """Return only the words and numbers of *text*, without blanks: Chinese has none
+    between words."""
     return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
@@ -123,8 +127,8 @@ _PREDICATES = _SQUASHED_ALONE | _SQUASHED_MISSING
 
 
 def _says_not_found(text: str) -> bool:
-    """Return whether a title or heading is a phrase such as "404 - Page not found", alone or beside the name
-    of the site."""
+    """Return whether a title or heading is a phrase such as "404 - Page not found",
+    alone or beside the name of the site."""
     # Google's own error page is called "Error 404 (Not Found)!!1".
     text = _plain(text).strip().removesuffix("!!1")
     if _is_phrase(text):
@@ -139,8 +143,8 @@ def _says_not_found(text: str) -> bool:
 
 
 def _may_be_site_name(text: str) -> bool:
-    """Return whether *text*, as ``_plain()`` returns it, may be a site's name: it is short, and names neither
-    another status nor an outage."""
+    """Return whether *text*, as ``_plain()`` returns it, may be a site's name: it is
+    short, and names neither another status nor an outage."""
     words = _WORD_OR_NUMBER.findall(text)
     if len(words) > _MAX_SITE_NAME_WORDS or len(text) > _MAX_SITE_NAME:
         return False
@@ -153,7 +157,8 @@ def _may_be_site_name(text: str) -> bool:
 
 
 def _is_phrase(text: str) -> bool:
-    """Return whether *text*, as ``_plain()`` returns it, says "404", "not found" or both, and no more."""
+    """Return whether *text*, as ``_plain()`` returns it, says "404", "not found" or
+    both, and no more."""
     all_words = _WORD_OR_NUMBER.findall(text)
     if all_words.count("404") > _MAX_404:
         return False
@@ -168,7 +173,8 @@ def _is_phrase(text: str) -> bool:
 
 
 def _says_something_is_missing(phrase: str) -> bool:
-    """Return whether a squashed *phrase* is one of ``_ALONE``, or a thing beside a predicate."""
+    """Return whether a squashed *phrase* is one of ``_ALONE``, or a thing beside a
+    predicate."""
     if phrase in _SQUASHED_ALONE:
         return True
     for noun in _SQUASHED_THINGS:
@@ -183,7 +189,8 @@ MAX_HOPS = 5
 """How many redirects are followed (REP.md section 2)."""
 
 UNCHANGED = 304
-"""The status "not modified". It answers a conditional request, and ours for robots.txt isn't one."""
+"""The status "not modified". It answers a conditional request, and ours for robots.txt
+isn't one."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 """The statuses of redirects that are followed."""
@@ -254,10 +261,11 @@ def is_whole(content_range: str | None) -> bool:
 
 
 def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outcome:
-    """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be followed.
+    """Return what an answer with HTTP *status* means. A 3xx is a redirect that can't be
+    followed.
 
-    A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts as 5xx: sites that
-    send 999 don't want to answer.
+    A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts
+    as 5xx: sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404; False
         if the answer has a ``Retry-After``, by which the origin itself says that the
@@ -279,14 +287,16 @@ def is_html(body: bytes) -> bool:
 
 
 def is_challenge(status: int | None, body: bytes) -> bool:
-    """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML, without a rule."""
+    """Return whether an answer may be a bot wall's: 200 or 202 and a page of HTML,
+    without a rule."""
     if status not in (200, 202) or not is_html(body):
         return False
     return _RULE_LINE.search(body) is None
 
 
 def is_soft_404(body: bytes) -> bool:
-    """Return whether an HTML page's title or first heading is "404", "Page not found" or the like."""
+    """Return whether an HTML page's title or first heading is "404", "Page not found"
+    or the like."""
     head = body[:_MAX_SEARCHED]
     for pattern in (_TITLE, _HEADING):
         element = pattern.search(head)

@@ -1,10 +1,12 @@
-"""Reads XML sitemaps, RSS and Atom piece by piece, even broken ones, with one entry at a time in memory.
-An entry counts if its URL is intact (REP.md section 9): damage elsewhere spoils only the text it is in.
+"""Reads XML sitemaps, RSS and Atom piece by piece, even broken ones, with one entry at
+a time in memory. An entry counts if its URL is intact (REP.md section 9): damage
+elsewhere spoils only the text it is in.
 
-No library does that. libxml2 reports at most 100 errors, so damaged URLs after these would pass as good
-ones; and it keeps every element's name, and a stack as deep as the file nests. expat ends at the first
-error. Here the tags that begin and end entries are searched for, and then the elements of each entry.
-Nothing outside the file is loaded, and no entity is expanded.
+No library does that. libxml2 reports at most 100 errors, so damaged URLs after these
+would pass as good ones; and it keeps every element's name, and a stack as deep as the
+file nests. expat ends at the first error. Here the tags that begin and end entries are
+searched for, and then the elements of each entry. Nothing outside the file is loaded,
+and no entity is expanded.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
 SitemapEntry = dict[str, Any]
-"""What a sitemap says about one URL: ``loc``, and where given ``lastmod``, ``changefreq``, ``priority``
-and the like (str, stripped), ``alternate`` (list of str: URLs of the page in other languages),
-``hreflang`` (dict: the same by language, if one is named), ``news`` (dict of str: from the news
-extension), ``images`` and ``videos`` (lists of str: their URLs, if the reader was asked for them),
-``broken`` (True: ``loc`` is damaged, and may be wrong)."""
+"""What a sitemap says about one URL: ``loc``, and where given ``lastmod``,
+``changefreq``, ``priority`` and the like (str, stripped), ``alternate`` (list of str:
+URLs of the page in other languages), ``hreflang`` (dict: the same by language, if one
+is named), ``news`` (dict of str: from the news extension), ``images`` and ``videos``
+(lists of str: their URLs, if the reader was asked for them), ``broken`` (True: ``loc``
+is damaged, and may be wrong)."""
 
 
 class Kind(str, Enum):
@@ -55,20 +58,20 @@ _MAX_BASE = 8_192
 _ATTRIBUTES = (
     r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
 )
-# How comments, CDATA sections and processing instructions begin after the "<", and how they end. Tags in
-# them are no tags.
+# How comments, CDATA sections and processing instructions begin after the "<", and how
+# they end. Tags in them are no tags.
 _SECTION = r"(!--|!\[CDATA\[|\?)"
 _SECTION_ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
 _XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
-# What matters before the root element. Groups: a section's beginning; the declaration of an entity; name
-# and attributes of the root element.
+# What matters before the root element. Groups: a section's beginning; the declaration
+# of an entity; name and attributes of the root element.
 _PROLOG = re.compile(
     rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE
 )
 # Groups: a section's beginning; "/" in an end tag; name and attributes.
 _TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
-# An element within an entry. Groups: the name in an end tag; name and attributes in a start tag; what
-# follows the start tag, if that is only text and the element's end.
+# An element within an entry. Groups: the name in an end tag; name and attributes in a
+# start tag; what follows the start tag, if that is only text and the element's end.
 _PART = re.compile(
     rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)"
 )
@@ -85,7 +88,8 @@ _REFERENCE = re.compile(
     r"&(?:#([0-9]{1,8});|#x([0-9a-fA-F]{1,8});|([A-Za-z_][\w.-]{0,30});)", re.ASCII
 )
 _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-# Characters that XML doesn't allow. The replacement character stands for bytes that aren't text.
+# Characters that XML doesn't allow. The replacement character stands for bytes that
+# aren't text.
 _NOT_ALLOWED = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\uffff]")
 
 _DECLARATION = re.compile(
@@ -147,9 +151,10 @@ class _DamageError(ValueError):
 class XmlFeed:
     """Turns the bytes of a sitemap or feed in XML into entries, piece by piece.
 
-    Outside of entries, a pattern finds the next *mark*: a tag of an entry or of the root element, or the
-    beginning of a section (a comment, CDATA, a processing instruction). Within an entry, the text between
-    the marks is gathered. When the entry ends, its elements are read from that.
+    Outside of entries, a pattern finds the next *mark*: a tag of an entry or of the
+    root element, or the beginning of a section (a comment, CDATA, a processing
+    instruction). Within an entry, the text between the marks is gathered. When the
+    entry ends, its elements are read from this text.
     """
 
     root: str | None = None
@@ -164,8 +169,8 @@ class XmlFeed:
     def __init__(
         self, start: bytes, *, media: bool = False, url: str | None = None
     ) -> None:
-        """*start* of the file tells its encoding. *media*: read the URLs of images and videos. *url*:
-        where the file is from, to resolve relative links in feeds."""
+        """*start* of the file tells its encoding. *media*: read the URLs of images and
+        videos. *url*: where the file is from, to resolve relative links in feeds."""
         self._media = media
         # The URL to which relative links of a feed refer.
         self._base = url
@@ -212,7 +217,8 @@ class XmlFeed:
         while not (self.over or needs_more_data):
             mark = self._marks.search(self._text, self._position)
             if mark is None:
-                # What begins with the last "<" may be a tag that goes on in the next piece.
+                # What begins with the last "<" may be a tag that goes on in the next
+                # piece.
                 last_tag = self._text.rfind("<", self._position)
                 self._position = last_tag if last_tag >= 0 else len(self._text)
                 break
@@ -243,8 +249,9 @@ class XmlFeed:
             self.problem = f"<{name}> is no entry of a {self.root}, and was ignored"
 
     def _pass_section(self, mark: re.Match[str]) -> bool:
-        """Pass over a comment, a CDATA section or a processing instruction. *mark* is its beginning. In an
-        entry, the text of a CDATA section is kept, with its special characters as references.
+        """Pass over a comment, a CDATA section or a processing instruction. *mark* is
+        its beginning. In an entry, the text of a CDATA section is kept, with its
+        special characters as references.
 
         Return whether the section's end is there. If not, the section is read again
         with the next piece.
@@ -259,7 +266,8 @@ class XmlFeed:
         if end < 0:
             self._position = mark.start()
             if not self._open_entry:
-                # Forget what was searched, but for two characters that may begin the section's end.
+                # Forget the text that was searched, except two characters that may
+                # begin the section's end.
                 kept_from = max(start, len(text) - 2)
                 self._first_line += text.count("\n", start, kept_from)
                 self._text = text[:start] + text[kept_from:]
@@ -292,7 +300,8 @@ class XmlFeed:
         if end >= 0:
             self._position = end + len("?>")
         else:
-            # If there is no ">" either, only the beginning of the instruction is passed.
+            # If there is no ">" either, only the beginning of the instruction is
+            # passed.
             tag_end = text.find(">", start, start + _MAX_INSTRUCTION)
             self._position = tag_end + 1 if tag_end >= 0 else start
         if self._open_entry:
@@ -300,8 +309,8 @@ class XmlFeed:
         return True
 
     def _replace_in_entry(self, mark: re.Match[str], replacement: str) -> None:
-        """In the text of the open entry, put *replacement* for what begins with *mark* and ends where
-        searching goes on."""
+        """In the text of the open entry, put *replacement* for what begins with *mark*
+        and ends where searching goes on."""
         before = self._text[self._entry_position : mark.start()]
         self._entry_parts += [before, replacement]
         self._entry_position = self._position
@@ -327,7 +336,8 @@ class XmlFeed:
         self._entry_position = 0
 
     def _begin(self, entity: str | None, name: str, attributes: str) -> None:
-        """Handle the start tag of the root element, or the declaration of an *entity*."""
+        """Handle the start tag of the root element, or the declaration of an
+        *entity*."""
         if entity:
             # URLs would lack what the entities stand for.
             self.problem = "it declares XML entities, which are not resolved"
@@ -364,7 +374,8 @@ class XmlFeed:
         _, slash, name, attributes = mark.groups()
         local = name.rpartition(":")[2]
         if self._open_entry:
-            # If an entry's end tag is missing, the next entry or the end of the root ends it.
+            # If an entry's end tag is missing, the next entry or the end of the root
+            # ends it.
             is_end_of_root = slash and local == self.root
             if name == self._open_entry or is_end_of_root:
                 self._finish_entry(mark.start())
@@ -383,8 +394,9 @@ class XmlFeed:
                 self._entry_base = self._base_within(self._base, attributes)
 
     def _learn_from(self, name: str, local: str) -> None:
-        """Learn from an element outside of entries what tags to look for, and whether the file has something
-        else in place of entries. *local* is its *name* without the prefix."""
+        """Learn from an element outside of entries what tags to look for, and whether
+        the file has something else in place of entries. *local* is its *name* without
+        the prefix."""
         if self._marks is _TAG and local != self.root:
             # This is the root's first child. All later elements but entries may be
             # passed over.
@@ -400,7 +412,8 @@ class XmlFeed:
             self._unexpected = ""
 
     def _is_entry(self, name: str, local: str) -> bool:
-        """Return whether an element is an entry, or a ``loc`` where the tags of the entry are missing."""
+        """Return whether an element is an entry, or a ``loc`` where the tags of the
+        entry are missing."""
         return local == self._entry_name or name == "loc"
 
     def _finish_entry(self, end: int) -> None:
@@ -420,8 +433,8 @@ class XmlFeed:
         self._entry_parts = []
 
     def _read(self, entry: SitemapEntry, text: str) -> None:
-        """Read the *text* between an entry's tags. The entry's URL may be within an element whose end tag
-        is missing."""
+        """Read the *text* between an entry's tags. The entry's URL may be within an
+        element whose end tag is missing."""
         own_prefix = self._open_entry.rpartition(":")[0]
         feed_keys = self._feed_keys
         # The outermost element that is open, and the first URL that was seen within it.
@@ -527,8 +540,8 @@ class XmlFeed:
             entry.setdefault(key, []).append(value)
 
     def _may_have_href(self, *, is_core: bool) -> bool:
-        """Return whether a link of this file may have its URL in an attribute, as those of Atom and of
-        XHTML do. RSS has it as the element's text."""
+        """Return whether a link of this file may have its URL in an attribute, as those
+        of Atom and of XHTML do. RSS has it as the element's text."""
         if self.kind is Kind.ATOM:
             return is_core
         return self.kind is not Kind.RSS
@@ -541,8 +554,9 @@ class XmlFeed:
         *,
         is_nested: bool,
     ) -> None:
-        """Add a link with its URL in an attribute: in Atom, the page's; in sitemaps, that of the page in
-        another language. *values* are those of the *attributes*, by name."""
+        """Add a link with its URL in an attribute: in Atom, the page's; in sitemaps,
+        that of the page in another language. *values* are those of the *attributes*, by
+        name."""
         is_atom = self.kind is Kind.ATOM
         if values.get("rel", "alternate") != "alternate":
             return
@@ -564,8 +578,8 @@ class XmlFeed:
                 by_language.setdefault(language, href)
 
     def _base_within(self, outer_base: str | None, attributes: str) -> str | None:
-        """Return the base of the links in an element with these *attributes*. *outer_base* is that of the
-        element around it."""
+        """Return the base of the links in an element with these *attributes*.
+        *outer_base* is that of the element around it."""
         if "xml:base" not in attributes:
             return outer_base
         own_base = ""
@@ -607,7 +621,8 @@ class XmlFeed:
 
 
 def _values_in(attributes: str) -> dict[str, str]:
-    """Return the values of *attributes* by name. The first of several with one name counts."""
+    """Return the values of *attributes* by name. The first of several with one name
+    counts."""
     values: dict[str, str] = {}
     for name, double_quoted, single_quoted in _XML_ATTRIBUTE.findall(attributes):
         values.setdefault(name, double_quoted or single_quoted)

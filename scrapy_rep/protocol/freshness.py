@@ -37,7 +37,8 @@ _WEEKDAYS = [
     "sunday",
 ]
 # fmt: off
-# Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe does.
+# Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe
+# does.
 _ZONES = {
     # Greenwich
     "": 0, "z": 0, "ut": 0, "utc": 0, "gmt": 0,
@@ -78,7 +79,8 @@ _TIME = re.compile(
     r"(?:[.,]\d+)?(?: ?(?P<half>[ap])\.?m\b\.?)?",
     re.ASCII,
 )
-# What follows the time: a zone, and sometimes the year, where asctime() and date(1) put it.
+# What follows the time: a zone, and sometimes the year, where asctime() and date(1) put
+# it.
 _AFTER_TIME = re.compile(r"(?P<zone>.*?)(?:(?<![^ ])(?P<year>\d{4}))?", re.ASCII)
 # A zone in numbers: "+02:00", "GMT-5".
 _OFFSET = re.compile(
@@ -97,12 +99,13 @@ class _DateRead(NamedTuple):
     moment: datetime | None
     """None if the text is not a date."""
     has_time: bool
-    """Whether the text names a time of day; if not, *moment* is the beginning of the day."""
+    """Whether the text names a time of day; if not, *moment* is the beginning of the
+    day."""
 
 
 def latest(text: str) -> datetime | None:
-    """Return the last moment of *text* ("2024-05" is all of May), by default in UTC; None if it is
-    not a date."""
+    """Return the last moment of *text* ("2024-05" is all of May), by default in UTC;
+    None if it is not a date."""
     text = text.strip()
     if "T" in text:
         # Nearly all dates in sitemaps have times as in ISO 8601. Python reads these a
@@ -123,7 +126,8 @@ def latest(text: str) -> datetime | None:
 
 
 def moment(value: object) -> datetime:
-    """Return the first moment of a date, a datetime or the text of one, by default in UTC.
+    """Return the first moment of a date, a datetime or the text of one, by default in
+    UTC.
 
     :raises ValueError: if *value* is none of these
     """
@@ -162,9 +166,11 @@ def _parse(text: str) -> _DateRead:
 
 
 def _moment_at(clock: re.Match[str], text: str) -> datetime:
-    """Return the moment that a *text* with a time of day means. *clock* matches this time in it.
+    """Return the moment that a *text* with a time of day means. *clock* matches this
+    time in it.
 
-    :raises ValueError: if the rest of the text is no date, or date or time are impossible
+    :raises ValueError: if the rest of the text is no date, or date or time are
+        impossible
     :raises OverflowError: if the moment is out of Python's range
     """
     after = _AFTER_TIME.fullmatch(text, clock.end())
@@ -236,7 +242,8 @@ def _day(text: str) -> tuple[int, int, int]:
 
 
 def _day_in_words(text: str) -> tuple[int, int, int]:
-    """Return year, month and day of a date such as "wed, december 3rd, 2025" or "03-dec-25".
+    """Return year, month and day of a date such as "wed, december 3rd, 2025" or
+    "03-dec-25".
 
     :raises ValueError: if *text* is no such date
     """
@@ -262,7 +269,8 @@ def _day_in_words(text: str) -> tuple[int, int, int]:
 
 
 def _full_year(digits: str) -> int:
-    """Return a year of two or four digits. RFC 850 writes two, and RFC 2822 says how to read them.
+    """Return a year of two or four digits. RFC 850 writes two, and RFC 2822 says how to
+    read them.
 
     :raises ValueError: for any other number of digits
     """
@@ -275,8 +283,8 @@ def _full_year(digits: str) -> int:
 
 
 def _abbreviated(word: str, names: list[str]) -> int | None:
-    """Return the index of the first of *names* that *word* abbreviates by at least three letters, as
-    "sept" does; None if there is none."""
+    """Return the index of the first of *names* that *word* abbreviates by at least
+    three letters, as "sept" does; None if there is none."""
     if len(word) < 3:
         return None
     for index, name in enumerate(names):
@@ -291,7 +299,8 @@ _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
 NO_CRAWL_SECONDS = 12 * 3600.0
-"""Seconds for which an unreachable origin isn't crawled at all, by Google's rules of April 2026."""
+"""Seconds for which an unreachable origin isn't crawled at all, by Google's rules of
+April 2026."""
 
 SHARES = 4
 """The pause between two attempts counts for at most a quarter of the limit, see
@@ -318,8 +327,9 @@ def fresh_seconds(
 ) -> float:
     """Return for how many seconds an answer is fresh (REP.md section 5).
 
-    This is ``max-age`` (the smallest) less ``Age``, within *minimum* and *maximum*; *minimum* for
-    ``no-store`` and ``no-cache``; *default* otherwise. ``s-maxage`` is for proxies, and ignored.
+    This is ``max-age`` (the smallest) less ``Age``, within *minimum* and *maximum*;
+    *minimum* for ``no-store`` and ``no-cache``; *default* otherwise. ``s-maxage`` is
+    for proxies, and ignored.
     """
     if not cache_control:
         return default
@@ -341,7 +351,8 @@ _WAIT = re.compile(
 
 
 def _age_seconds(header: str | None) -> float:
-    """Return the seconds in an ``Age`` header; 0 without one, or if it is no whole number."""
+    """Return the seconds in an ``Age`` header; 0 without one, or if it is no whole
+    number."""
     text = (header or "").strip()
     is_number = text.isascii() and text.isdigit()
     return _seconds(text) if is_number else 0.0
@@ -352,8 +363,8 @@ def _seconds(number: str) -> float:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid. Of several headers,
-    which are joined by commas, the longest counts."""
+    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid. Of
+    several headers, which are joined by commas, the longest counts."""
     header = value or ""
     longest = 0.0
     for part in header.split(","):
@@ -363,7 +374,8 @@ def retry_after(value: str | None, now: float) -> float | None:
         longest = max(longest, _seconds(wait[1]))
     else:
         return longest
-    # Not all parts are numbers of seconds, so the header must be a date, with a comma after the weekday.
+    # Not all parts are numbers of seconds, so the header must be a date, with a comma
+    # after the weekday.
     date = read_date(header.strip('" '))
     if date is None:
         return None

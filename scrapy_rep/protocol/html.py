@@ -2,8 +2,8 @@
 HTML elements by the HTML standard count (REP.md section 10). A page may be any bytes,
 and takes linear time.
 
-A parser such as lxml builds the whole tree, and doesn't know, as the standard has it, which tags are
-within scripts, templates or foreign content.
+A parser such as lxml builds the whole tree, and doesn't know, as the standard has it,
+which tags are within scripts, templates or foreign content.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
 )
-# The beginning of a tag, or of a comment and what counts as one. Groups: "/" of an end tag; a tag's name;
-# its rest, if the tag is plain; the beginning of a proper comment.
+# The beginning of a tag, or of a comment and what counts as one. Groups: "/" of an end
+# tag; a tag's name; its rest, if the tag is plain; the beginning of a proper comment.
 _TOKEN = re.compile(
     rb"<(?=[A-Za-z!?/])(?:(/?)([A-Za-z][^ \t\n\f\r/>]*)(" + PLAIN + rb")?|(!--)|[!?/])"
 )
@@ -61,8 +61,8 @@ _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
     for name in _RAW_NAMES
 }
-# What matters within a script: "<!--" and then "<script" hide the next "</script" from the parser (the HTML
-# standard calls that double escaped), and "-->" ends both.
+# What matters within a script: "<!--" and then "<script" hide the next "</script" from
+# the parser (the HTML standard calls that double escaped), and "-->" ends both.
 # What to look for at first:
 _IN_SCRIPT = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 # What to look for after "<!--":
@@ -110,7 +110,8 @@ _MAX_HEAD = 300_000
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
 # At most so many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
-# What may be such a link, in lower case: nearly all pages have the word only elsewhere, if at all.
+# What may be such a link, in lower case: nearly all pages have the word only elsewhere,
+# if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
 # In a page, character references are resolved in values of at most so many bytes
@@ -120,14 +121,14 @@ _MAX_REFERENCES = 100_000
 # Python refuses numbers of thousands of digits.
 _HUGE_REFERENCE = re.compile(r"&#\d{100,};?", re.ASCII)
 
-# Names of encodings in which tags are not ASCII: UTF-16 (group 1: its byte order) and ISO-2022-JP (group 2).
-# A pattern, since looking a codec up would import it.
+# Names of encodings in which tags are not ASCII: UTF-16 (group 1: its byte order) and
+# ISO-2022-JP (group 2). A pattern, since looking a codec up would import it.
 _WIDE = re.compile(
     r"utf[-_]?16[-_]?([lb]e)?|(iso[-_]?2022[-_]jp)", re.IGNORECASE | re.ASCII
 )
 
-# What people take for blanks: no-break spaces, byte order marks, zero-width spaces. Also in UTF-8
-# read as Latin-1, the encoding of headers.
+# What people take for blanks: no-break spaces, byte order marks, zero-width spaces.
+# Also in UTF-8 read as Latin-1, the encoding of headers.
 _LIKE_BLANKS = re.compile(
     "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
     "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
@@ -137,7 +138,8 @@ _LIKE_BLANKS = re.compile(
 def metas_of(
     body: bytes, encoding: str, names: Collection[str]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield name (in lower case), content and line of each meta that has one of *names*."""
+    """Yield name (in lower case), content and line of each meta that has one of
+    *names*."""
     body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
     line = 1
@@ -179,12 +181,14 @@ def as_ascii(body: bytes, encoding: str) -> tuple[bytes, str]:
 
 
 def has_other_references(value: bytes) -> bool:
-    """Return whether *value* may have character references other than ``&amp;``, the only usual one."""
+    """Return whether *value* may have character references other than ``&amp;``, the
+    only usual one."""
     return value.count(b"&") > value.count(b"&amp;")
 
 
 def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
-    """Return an attribute's value, cut to size, with its character references resolved."""
+    """Return an attribute's value, cut to size, with its character references
+    resolved."""
     value = value[:MAX_VALUE_BYTES]
     try:
         text = value.decode(encoding, "replace")
@@ -196,7 +200,8 @@ def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
-    """Return where the last tag that may be a meta with one of *names* begins; -1 for none."""
+    """Return where the last tag that may be a meta with one of *names* begins; -1 for
+    none."""
     end = -1
     for metas_before, match in enumerate(_META.finditer(body)):
         if metas_before == _MAX_METAS:
@@ -247,8 +252,9 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
 
 
 def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
-    """Return the ``base`` of any page (empty without one), and the references of links to sitemaps
-    (``<link rel="sitemap">``) before its ``body``, as they stand there. Never raises."""
+    """Return the ``base`` of any page (empty without one), and the references of links
+    to sitemaps (``<link rel="sitemap">``) before its ``body``, as they stand there.
+    Never raises."""
     head, encoding = as_ascii(body[:_MAX_HEAD], encoding)
     base = ""
     sitemaps: list[str] = []
@@ -304,7 +310,8 @@ _NOT_PLAIN_FOR = {
 
 
 class _OpenForeign:
-    """The elements of foreign content (see ``_FOREIGN``) that are open. False if there is none."""
+    """The elements of foreign content (see ``_FOREIGN``) that are open. False if there
+    is none."""
 
     def __init__(self) -> None:
         # The innermost one is the last.
@@ -321,8 +328,8 @@ class _OpenForeign:
         self._number_of[name] += 1
 
     def close(self, name: bytes) -> None:
-        """Close the last element of that *name*, and what is open in it. If there is none, the end tag means
-        nothing."""
+        """Close the last element of that *name*, and what is open in it. If there is
+        none, the end tag means nothing."""
         closed = None
         while self._number_of[name] and closed != name:
             closed = self._names.pop()
@@ -464,8 +471,9 @@ def _breaks_out(
 def _attributes(
     body: bytes, position: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, int] | None:
-    """Return a tag's attributes from *position* (by name in lower case; the first of a name counts), the
-    offset after it, and the steps taken; None without an end, or beyond *limit* steps."""
+    """Return a tag's attributes from *position* (by name in lower case; the first of a
+    name counts), the offset after it, and the steps taken; None without an end, or
+    beyond *limit* steps."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, position), 1):
         tag_end, name, double_quoted, single_quoted, open_quote, bare = match.groups()

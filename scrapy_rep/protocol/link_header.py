@@ -17,8 +17,8 @@ _PARAMETER = re.compile(
 
 
 def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
-    """Return the targets of links with this *relation* (in lower case), as they stand in the lines
-    *values* of a header, mostly relative. Never raises."""
+    """Return the targets of links with this *relation* (in lower case), as they stand
+    in the lines *values* of a header, mostly relative. Never raises."""
     header = b",".join(values)[:_MAX_HEADER_BYTES]
     targets = []
     for target, parameters in _LINK.findall(header.decode("latin-1")):
@@ -28,7 +28,8 @@ def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
 
 
 def _relations_in(parameters: str) -> list[str]:
-    """Return the relations, in lower case, that a link's first ``rel`` names: a second one doesn't count."""
+    """Return the relations, in lower case, that a link's first ``rel`` names: a second
+    one doesn't count."""
     for name, quoted, bare in _PARAMETER.findall(parameters):
         if name.lower() == "rel":
             relations: str = quoted or bare

@@ -3,11 +3,11 @@
 - plain prefixes (``/dir/``): sorted, a bisection finds the longest;
 - exact paths (``/dir/$``): one dictionary look-up;
 - rules with a ``*`` (``/dir/*.css$``): two checks rule out nearly all of them. The path
-  must begin as the rule does (``/dir/``), and must contain the rule's *needle*, which is
-  the longest literal after its first star. Matching the others takes linear time.
+  must begin as the rule does (``/dir/``), and must contain the rule's *needle*, which
+  is the longest literal after its first star. Matching the others takes linear time.
 
-Internally a rule is an integer, its *key*. Of several rules that match, the one with the
-largest key wins.
+Internally a rule is an integer, its *key*. Of several rules that match, the one with
+the largest key wins.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from scrapy_rep.protocol.syntax import SPACE, escape, readable
 #
 #     length of the pattern in octets | 1 for allow, 0 for disallow | 2**20 - 1 - line
 #
-# So the largest key is that of the longest rule; of equally long ones, of an allow; of these, of the first
-# line. The two parts below the length are the rule's *number*. 20 bits suffice for the lines of 512,000
-# bytes.
+# So the largest key is that of the longest rule; of equally long ones, of an allow; of
+# these, of the first line. The two parts below the length are the rule's *number*. 20
+# bits suffice for the lines of 512,000 bytes.
 ALLOW = 1 << 20
 """The bit of a number or key that is set for an allow."""
 LENGTH_BIT = 21
@@ -56,13 +56,15 @@ _Row: TypeAlias = "tuple[str, int, str]"
 class Wildcards:
     """Rules with wildcards, prepared: those of each start together, the best one first.
 
-    A rule's *start* is the text before its first star. The rules are rows of a table: row *i* has its
-    key in ``_keys[i]``, its pattern in ``_patterns[i]`` and its needle in ``_needles[i]``. First come the
-    rules for any path, whose start is empty or "/"; then those of ``_starts[0]``, of ``_starts[1]`` and
-    so on. ``_ends`` has the row after the last one of each of these blocks.
+    A rule's *start* is the text before its first star. The rules are rows of a table:
+    row *i* has its key in ``_keys[i]``, its pattern in ``_patterns[i]`` and its needle
+    in ``_needles[i]``. First come the rules for any path, whose start is empty or "/";
+    then those of ``_starts[0]``, of ``_starts[1]`` and so on. ``_ends`` has the row
+    after the last one of each of these blocks.
     """
 
-    # The table consists of columns: a tuple and a number for each rule would take 100 bytes more.
+    # The table consists of columns: a tuple and a number for each rule would take 100
+    # bytes more.
     __slots__ = ("_anywhere", "_ends", "_keys", "_needles", "_patterns", "_starts")
 
     def __init__(self, rules: Iterable[tuple[int, str]]) -> None:
@@ -72,7 +74,8 @@ class Wildcards:
         for key, pattern in sorted(rules, reverse=True):
             text = pattern.removesuffix("$")
             start, _, needle = text.partition("*")
-            # The needle is the longest text between stars: a path without it can't match.
+            # The needle is the longest text between stars: a path without it can't
+            # match.
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
             if start == "/":  # as all paths begin
@@ -92,13 +95,16 @@ class Wildcards:
         self._anywhere = self._needles[:first_end]
 
     def best(self, path: str, best_key: int) -> int:
-        """Return the key of the best rule that matches *path*, or *best_key* if that is larger."""
-        # Stripping these from a pattern leaves nothing if the path has all of its characters.
+        """Return the key of the best rule that matches *path*, or *best_key* if that is
+        larger."""
+        # Stripping these from a pattern leaves nothing if the path has all of its
+        # characters.
         letters = ""
         if len(path) > _LONG_PATH:
             letters = "*$" + "".join(set(path))
-        # A loop of its own, since mostly none of these needles is in the path. For a long path it only
-        # starts _best_of(), which looks at the characters before it searches.
+        # A loop of its own, since mostly none of these needles is in the path. For a
+        # long path it only starts _best_of(), which looks at the characters before it
+        # searches.
         for needle in self._anywhere:
             if letters or needle in path:
                 first = self._anywhere.index(needle)
@@ -132,8 +138,9 @@ class Wildcards:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Return whether *path* matches a *pattern* with a star. Each literal is taken where it first occurs
-    after the one before: so there is no backtracking, and the time is linear."""
+    """Return whether *path* matches a *pattern* with a star. Each literal is taken
+    where it first occurs after the one before: so there is no backtracking, and the
+    time is linear."""
     first, *middle, last = pattern.split("*")
     if not path.startswith(first):
         return False
@@ -172,8 +179,9 @@ class Rule:
 
     @classmethod
     def of(cls, row: str, line: int, value: str, allow: bool) -> Rule:
-        """Return the rule in *row*, the text of line number *line*. *row* and the rule's *value* are
-        latin-1, as syntax.py reads them; the rule has them as their author wrote them."""
+        """Return the rule in *row*, the text of line number *line*. *row* and the
+        rule's *value* are latin-1, as syntax.py reads them; the rule has them as their
+        author wrote them."""
         without_comment = row.partition("#")[0]
         text = without_comment.translate(_AS_BLANKS).strip()
         return cls(line, readable(value), allow, readable(text))
@@ -184,12 +192,14 @@ class Decision(NamedTuple):
 
     allowed: bool
     rule: Rule | None
-    """The rule that decided, an empty one if no other matches. None: no rule matches."""
+    """The rule that decided, an empty one if no other matches. None: no rule
+    matches."""
     agent: str | None
     """The group that applied: one of the crawler's product tokens, ``*``, or None."""
 
 
-# Bytes of memory that a Rules takes even if it is empty. This and the following were measured.
+# Bytes of memory that a Rules takes even if it is empty. This and the following were
+# measured.
 _BYTES_OF_RULES = 400
 # Bytes that each rule takes besides its text.
 _BYTES_OF_A_RULE = 61
@@ -207,8 +217,8 @@ _URL_AND_PATH = re.compile(
 
 
 def path_of(url: str) -> str:
-    """Return path, parameters and query of *url*, starting with ``/``. Takes any text, as Google's
-    matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all."""
+    """Return path, parameters and query of *url*, starting with ``/``. Takes any text,
+    as Google's matcher does: ``foo.bar/x``, ``//foo.bar/x``, no URL at all."""
     match = _URL_AND_PATH.match(url)
     if match is None:
         return "/"
@@ -220,8 +230,8 @@ def path_of(url: str) -> str:
 
 
 def comparable(url: str) -> str:
-    """Return a URL or path as the middleware and ``RobotParser`` compare it: with ``%aa`` as
-    ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
+    """Return a URL or path as the middleware and ``RobotParser`` compare it: with
+    ``%aa`` as ``%AA``, and non-ASCII percent-encoded as UTF-8 (REP.md section 8)."""
     if url.isascii():
         return escape(url) if "%" in url else url
     utf8 = url.encode("utf-8", "surrogatepass")
@@ -242,7 +252,8 @@ class Rules:
     )
 
     def __init__(self, patterns: list[str], numbers: list[int]) -> None:
-        """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs, in the same order."""
+        """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs,
+        in the same order."""
         # To search all patterns at once is faster than to search each, here and below.
         joined = "".join(patterns)
         if "%" in joined or not joined.isascii():
@@ -251,7 +262,8 @@ class Rules:
         # The number of each rule, by its pattern.
         rules = dict(zip(patterns, numbers))
         if len(rules) < len(patterns):
-            # Of equal patterns the largest number counts. As the last one it replaces the others.
+            # Of equal patterns the largest number counts. As the last one it replaces
+            # the others.
             by_number = sorted(zip(numbers, patterns))
             rules = {pattern: number for number, pattern in by_number}
             joined = "".join(rules)
@@ -261,8 +273,8 @@ class Rules:
         self.size = _BYTES_OF_RULES + len(joined)
         """Approximate bytes of memory."""
         self.size += _BYTES_OF_A_RULE * len(rules)
-        # The key of the best rule that matches every path: an empty one, which has the length 0; "/", which
-        # has the length 1; or one of only stars.
+        # The key of the best rule that matches every path: an empty one, which has the
+        # length 0; "/", which has the length 1; or one of only stars.
         self._fallback = rules.pop("", 0)
         if "/" in rules:
             self._fallback = SHORTEST + rules.pop("/")
@@ -271,8 +283,8 @@ class Rules:
         self._wildcards: Wildcards | None = None
         if "*" in joined or "$" in joined or has_index:
             self._take_special(rules)
-        # The rules that remain are plain prefixes. They are in a tuple, since the garbage collector ignores
-        # tuples of strings, but not lists.
+        # The rules that remain are plain prefixes. They are in a tuple, since the
+        # garbage collector ignores tuples of strings, but not lists.
         prefixes = tuple(sorted(rules))
         self._prefixes = prefixes
         numbers_of_prefixes = map(rules.__getitem__, prefixes)
@@ -283,8 +295,8 @@ class Rules:
             self._inner = _inner_prefixes(prefixes)
 
     def _take_special(self, rules: dict[str, int]) -> None:
-        """Move the rules with ``*`` or a final ``$`` from *rules* (pattern to number) to where they are
-        looked up. What stays are plain prefixes."""
+        """Move the rules with ``*`` or a final ``$`` from *rules* (pattern to number)
+        to where they are looked up. What stays are plain prefixes."""
         wildcards: list[tuple[int, str]] = []
         exact: dict[str, int] = {}
         # No pattern is empty any more: see `_fallback`.
@@ -307,8 +319,8 @@ class Rules:
             self._wildcards = Wildcards(wildcards)
 
     def allows(self, path: str) -> bool:
-        """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and :func:`comparable`
-        return it."""
+        """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and
+        :func:`comparable` return it."""
         key = self.find(path)
         # allows(key), without the call: this runs for each request.
         return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
@@ -317,8 +329,9 @@ class Rules:
         """Return the key of the rule that decides about *path*; 0 for none."""
         best_key = self._fallback
         prefixes = self._prefixes
-        # Whatever sorts between a prefix of the path and the path itself starts with that prefix. So the
-        # last one before the path is the longest prefix of the path, or starts with that.
+        # Whatever sorts between a prefix of the path and the path itself starts with
+        # that prefix. So the last one before the path is the longest prefix of the
+        # path, or starts with that.
         index = bisect_right(prefixes, path) - 1
         if index >= 0:
             prefix = prefixes[index]
@@ -342,8 +355,8 @@ class Rules:
 
 
 def _escaped(patterns: list[str]) -> list[str]:
-    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It would return most of
-    them as they are, so these are spared the call."""
+    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It
+    would return most of them as they are, so these are spared the call."""
     return [
         escape(pattern) if "%" in pattern or not pattern.isascii() else pattern
         for pattern in patterns
@@ -351,7 +364,8 @@ def _escaped(patterns: list[str]) -> list[str]:
 
 
 def _matches_everything(pattern: str) -> bool:
-    """Return whether a *pattern* with a star matches every path, as ``*``, ``/*`` and ``/**$`` do."""
+    """Return whether a *pattern* with a star matches every path, as ``*``, ``/*`` and
+    ``/**$`` do."""
     text = pattern.removesuffix("$")
     return text.rstrip("*") in ("", "/")
 
@@ -370,8 +384,8 @@ def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _allow_directories_of_indexes(rules: dict[str, int]) -> None:
-    """Add to *rules* (pattern to number) what Google reads out of an allow for "/dir/index.html": that
-    "/dir/" itself is allowed, too."""
+    """Add to *rules* (pattern to number) what Google reads out of an allow for
+    "/dir/index.html": that "/dir/" itself is allowed, too."""
     for pattern, number in list(rules.items()):
         slash = pattern.rfind("/")
         if number & ALLOW and pattern.startswith("/index.htm", slash):
@@ -386,6 +400,6 @@ NO_RULES = Rules([], [])
 
 
 def allows(key: int) -> bool:
-    """Return whether the rule with this *key* allows, see :meth:`Rules.find`. No rule (0) and an empty
-    one allow everything."""
+    """Return whether the rule with this *key* allows, see :meth:`Rules.find`. No rule
+    (0) and an empty one allow everything."""
     return key < SHORTEST or key & ALLOW > 0

@@ -32,12 +32,14 @@ _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#
 _HOST_AND_PORT = re.compile(
     r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
 )
-# Characters that hosts never contain, though encoding a non-ASCII host may produce them.
+# Characters that hosts never contain, though encoding a non-ASCII host may produce
+# them.
 _NEVER_IN_HOSTS = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
 
 
 class Origin(NamedTuple):
-    """What the rules of one robots.txt apply to. ``str()`` is canonical, without a default port."""
+    """What the rules of one robots.txt apply to. ``str()`` is canonical, without a
+    default port."""
 
     scheme: str
     """``http``, ``https`` or ``ftp``."""
@@ -102,14 +104,16 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
 
 
 def punycode(host: str) -> str:
-    """Return a host in lower case and ASCII; ``ValueError`` if invalid. Takes under 1 ms."""
+    """Return a host in lower case and ASCII; ``ValueError`` if invalid. Takes under 1
+    ms."""
     if len(host) > MAX_HOST:
         raise ValueError("not a valid host")
     name = host
     if not host.isascii():
         if _is_too_long(host):
             raise ValueError("not a valid host")
-        # The codec that w3lib uses for Request.url, so that both spellings are one origin.
+        # The codec that w3lib uses for Request.url, so that both spellings are one
+        # origin.
         name = host.encode("idna").decode("ascii")
     # Encoding turns a full-width slash into a slash, and makes hosts longer.
     if not name or len(name) > MAX_HOST or _NEVER_IN_HOSTS.search(name):
@@ -118,8 +122,8 @@ def punycode(host: str) -> str:
 
 
 def _is_too_long(host: str) -> bool:
-    """Return whether a non-ASCII *host* is certainly too long in punycode. Most such hosts are recognised
-    here, before encoding takes any time."""
+    """Return whether a non-ASCII *host* is certainly too long in punycode. Most such
+    hosts are recognised here, before encoding takes any time."""
     least_length = 0
     for label in _DOTS.split(host):
         if len(label) > _MAX_LABEL:

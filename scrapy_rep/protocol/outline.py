@@ -1,9 +1,9 @@
-"""What stands in a robots.txt, line by line: its groups, agents and rules, and ``Clean-param`` lines
-(REP.md sections 6 to 8).
+"""What stands in a robots.txt, line by line: its groups, agents and rules, and
+``Clean-param`` lines (REP.md sections 6 to 8).
 
 Explanations, lint and users read an :class:`Outline`. Crawls use
-:class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less. Both read lines by the same
-code.
+:class:`~scrapy_rep.protocol.RobotsTxt`, which is faster and keeps less. Both read lines
+by the same code.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class AgentLine(NamedTuple):
     value: str
     """As written."""
     token: str
-    """The product token that it names, in lower case; ``*`` for the global group, empty if no token can
-    equal it (REP.md section 7)."""
+    """The product token that it names, in lower case; ``*`` for the global group, empty
+    if no token can equal it (REP.md section 7)."""
 
 
 class RuleLine(NamedTuple):
@@ -45,8 +45,9 @@ class RuleLine(NamedTuple):
     """As it is compared: percent-encoded."""
 
     def key_for(self, path: str) -> int:
-        """Return the key with which this rule alone matches *path*; 0 if it doesn't match. The
-        largest of several wins, see :mod:`~scrapy_rep.protocol.matching`."""
+        """Return the key with which this rule alone matches *path*; 0 if it doesn't
+        match. The largest key of several rules wins, see
+        :mod:`~scrapy_rep.protocol.matching`."""
         # Most rules are ruled out at once, since preparing each of thousands takes too
         # long. An allow of an index page may match another path, that of its directory.
         start = self.pattern.partition("*")[0].rstrip("$")
@@ -66,7 +67,8 @@ class Group(NamedTuple):
     rules: list[RuleLine]
 
     def names(self, token: str) -> bool:
-        """Return whether one of the group's lines names *token* (in lower case, or ``*``)."""
+        """Return whether one of the group's lines names *token* (in lower case, or
+        ``*``)."""
         # Lines that name nobody have an empty token, too.
         if token == "":
             return False
@@ -88,7 +90,8 @@ class Outline:
         """Read *body*, any bytes at all; never raises."""
         rows = normalise(body).split("\n")
         outline = cls({})
-        # Rules go to the latest group. The first ones, before any group, go to `ungrouped`.
+        # Rules go to the latest group. The first ones, before any group, go to
+        # `ungrouped`.
         group = Group([], outline.ungrouped)
         for number, name, value in fields_in(rows):
             outline.fields[number] = (name, value)
@@ -107,7 +110,8 @@ class Outline:
         return outline
 
     def tokens(self) -> list[str]:
-        """Return the agents that the file names, in their spelling and order, and ``*`` last."""
+        """Return the agents that the file names, in their spelling and order, and ``*``
+        last."""
         # Spellings by token. A token's place in the order is that of its first line;
         # its spelling is that of its last.
         spellings: dict[str, str] = {}
@@ -127,8 +131,8 @@ class Outline:
 
 
 class CleanParam(NamedTuple):
-    """A ``Clean-param`` line, which only Yandex reads: parameters that make no difference to a page.
-    It belongs to no group."""
+    """A ``Clean-param`` line, which only Yandex reads: parameters that make no
+    difference to a page. It belongs to no group."""
 
     line: int
     """Counted from 1."""
@@ -146,7 +150,8 @@ _CLEAN_PARAM = re.compile(
 
 
 def clean_params_of(text: str) -> tuple[CleanParam, ...]:
-    """Return the ``Clean-param`` lines of a normalised *text* that name a parameter, in order."""
+    """Return the ``Clean-param`` lines of a normalised *text* that name a parameter, in
+    order."""
     lines = []
     for number, row in enumerate(text.split("\n"), 1):
         match = _CLEAN_PARAM.match(row)

@@ -68,8 +68,8 @@ _PREVIEW_RULE = "max-image-preview"
 _DATE_RULE = "unavailable_after"
 _RULE_NAMES = FLAGS | {*_NUMBER_RULES, _PREVIEW_RULE, _DATE_RULE}
 
-# Commas separate rules, but dates contain some, too. "Wed, December 3, 2025, 13:09:53 GMT" has four
-# parts, the most of all dates.
+# Commas separate rules, but dates contain some, too. "Wed, December 3, 2025, 13:09:53
+# GMT" has four parts, the most of all dates.
 _MAX_DATE_PARTS = 4
 # A date has to end within so many characters after the name of its rule.
 _DATE_REACH = 300
@@ -81,11 +81,11 @@ _ANY_NAME = "|".join(sorted(_RULE_NAMES))
 _KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
-# An agent is followed by a rule that is known: anything else with a colon is a rule of somebody else's
-# ("revisit-after: 7 days").
+# An agent is followed by a rule that is known: anything else with a colon is a rule of
+# somebody else's ("revisit-after: 7 days").
 _AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN_RULE})", re.ASCII)
-# A name that begins so is a rule, even an unknown one, whatever follows it: unless the crawler itself has
-# such a name.
+# A name that begins so is that of a rule, known or not, and not an agent's, unless the
+# crawler itself has this name.
 _LIMIT_PREFIX = "max-"
 # The value of a rule, with or without a colon before it.
 _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
@@ -95,7 +95,8 @@ _AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 # So many bytes are read of all header lines together, and as many of all metas.
 _MAX_RULES_BYTES = MAX_VALUE_BYTES
 
-# Each meta counts this many bytes beside those of its content: even an empty one takes time.
+# Each meta counts this many bytes beside those of its content: even an empty one takes
+# time.
 _META_BYTES = 32
 
 
@@ -129,7 +130,8 @@ class PageRule:
 
 
 class _Says:
-    """An attribute of :class:`PageRules`: whether there is a rule with one of these names."""
+    """An attribute of :class:`PageRules`: whether there is a rule with one of these
+    names."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -259,8 +261,8 @@ class PageRules:
         return min(dates, default=None)
 
     def expired(self, now: datetime | float) -> bool:
-        """Return whether :attr:`unavailable_after` is before *now*: seconds since the epoch, or a date
-        (default time zone: UTC)."""
+        """Return whether :attr:`unavailable_after` is before *now*: seconds since the
+        epoch, or a date (default time zone: UTC)."""
         date = self.unavailable_after
         if date is None:
             return False
@@ -272,8 +274,8 @@ class PageRules:
         return [rule.value for rule in self.rules if rule.name == name]
 
     def _lowest_limit(self, name: str) -> int | None:
-        """Return the lowest number of the rules with this *name*; -1 if all of them say "no limit", None
-        if there are none."""
+        """Return the lowest number of the rules with this *name*; -1 if all of them say
+        "no limit", None if there are none."""
         values = self._values_of(name)
         numbers = [value for value in values if isinstance(value, int)]
         limits = [number for number in numbers if number >= 0]
@@ -287,8 +289,8 @@ def _without_repeats(rules: Iterable[PageRule]) -> tuple[PageRule, ...]:
 
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
-    """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to its first digit: so no
-    restriction is lost. ``*`` names no crawler."""
+    """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to
+    its first digit: so no restriction is lost. ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
     without_digits = obeyed(chain, obey_global=False)
     tokens = set(map(str.lower, (*without_digits, *chain)))
@@ -298,8 +300,9 @@ def _tokens(agents: str | Sequence[str]) -> set[str]:
 def _rules_in(
     text: str, tokens: Collection[str] | None
 ) -> Iterator[tuple[str, str, Value]]:
-    """Yield agent (in lower case, or ``*``), name and value of each rule in a header line. *tokens*: the
-    crawler's; None for the content of a meta, which names no agents."""
+    """Yield agent (in lower case, or ``*``), name and value of each rule in a header
+    line. *tokens*: the crawler's; None for the content of a meta, which names no
+    agents."""
     text = with_blanks(text).lower()
     agent = GLOBAL
     position = 0
@@ -307,7 +310,8 @@ def _rules_in(
         if tokens is not None:
             named = _AGENT.match(text, word.start(1))
             if named is not None and _is_agent(named[1], tokens):
-                # The rules up to the next agent are for this one. As in a meta, "robots" means all.
+                # The rules up to the next agent are for this one. As in a meta,
+                # "robots" means all.
                 is_for_all = named[1] in (GLOBAL, "robots")
                 agent = GLOBAL if is_for_all else leading_token(named[1])
                 position = named.end()
@@ -323,7 +327,8 @@ def _rules_in(
 
 
 def _is_agent(name: str, tokens: Collection[str]) -> bool:
-    """Return whether *name*, before a colon and a known rule, is an agent's. *tokens*: the crawler's."""
+    """Return whether *name*, before a colon and a known rule, is an agent's. *tokens*:
+    the crawler's."""
     if name in _RULE_NAMES:
         return False
     if name.startswith(_LIMIT_PREFIX):
@@ -332,8 +337,9 @@ def _is_agent(name: str, tokens: Collection[str]) -> bool:
 
 
 def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
-    """Return the value of the rule with this *name*, which ends at *position*, and where the value ends.
-    None stands for the value of an unknown rule, and for one that is wrong."""
+    """Return the value of the rule with this *name*, which ends at *position*, and
+    where the value ends. None stands for the value of an unknown rule, and for one that
+    is wrong."""
     if name == _DATE_RULE:
         return _date(text, position)
     match = _VALUE.match(text, position)
@@ -350,8 +356,9 @@ def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
 
 
 def _date(text: str, position: int) -> tuple[Value, int]:
-    """Return the date in *text* from *position* on, with as many commas as possible, and where it ends.
-    If there is none, what stands before the next comma is passed over."""
+    """Return the date in *text* from *position* on, with as many commas as possible,
+    and where it ends. If there is none, what stands before the next comma is passed
+    over."""
     text = text[: position + _DATE_REACH]
     after = _AFTER_DATE.search(text, position)
     end = len(text) if after is None else after.start()

@@ -42,7 +42,8 @@ _MAX_ANSWERS = 100
 # have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
-# Bytes of memory that a sitemap's URL takes beside its text. This and the following were measured.
+# Bytes of memory that a sitemap's URL takes beside its text. This and the following
+# were measured.
 _BYTES_OF_A_SITEMAP = 57
 # Bytes that a rule that has decided takes beside its texts.
 _BYTES_OF_A_DECIDING_RULE = 390
@@ -52,9 +53,10 @@ _BYTES_OF_AN_ANSWER = 200
 _Agent: TypeAlias = "str | tuple[str, ...]"
 
 
-# Which rules an agent has to obey: the agent; whether it obeys the `*` group; the token whose group applies,
-# None if there is none; and its rules. A plain tuple, since it is made for each file and unpacked for each
-# request, for both of which a class takes longer.
+# Which rules an agent has to obey: the agent; whether it obeys the `*` group; the token
+# whose group applies, None if there is none; and its rules. A plain tuple, since it is
+# made for each file and unpacked for each request, for both of which a class takes
+# longer.
 _Answer: TypeAlias = "tuple[_Agent | None, bool | None, str | None, Rules]"
 
 # The answer before anybody has asked.
@@ -75,7 +77,8 @@ class Pace(NamedTuple):
 
 
 class RobotsTxt:
-    """A robots.txt. Build it with :meth:`parse`, or with a function that returns its body.
+    """A robots.txt. Build it with :meth:`parse`, or with a function that returns its
+    body.
 
     Lazy: the file is read for each new agent (only the rules of its group are kept),
     for each line that decides, for each group's :meth:`pace`, and each time
@@ -104,7 +107,8 @@ class RobotsTxt:
     def __init__(self, source: bytes | Callable[[], bytes]) -> None:
         """*source*: the body, or a function that always returns the same one."""
         self._source = source
-        # Most calls are about the same agent as the latest one, and about the same origin.
+        # Most calls are about the same agent as the latest one, and about the same
+        # origin.
         self._latest_answer = _NOT_ASKED
         self._latest_origin = ""
         # The tuple is replaced as a whole, so that threads may share a RobotsTxt.
@@ -119,8 +123,9 @@ class RobotsTxt:
 
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
-        """Keep up to 512,000 bytes of any *body*, and one more, which tells whether the last line is
-        whole. A text is read as UTF-8. The bytes as received are better: nothing of them is lost.
+        """Keep up to 512,000 bytes of any *body*, and one more, which tells whether the
+        last line is whole. A text is read as UTF-8. The bytes as received are better:
+        nothing of them is lost.
 
         :raises TypeError: if *body* is neither bytes-like nor a text
         """
@@ -151,7 +156,8 @@ class RobotsTxt:
             self.pace(agent, obey_global, groups)
 
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
-        """Return whether *agent*'s rules are remembered, so that the file needn't be read for them."""
+        """Return whether *agent*'s rules are remembered, so that the file needn't be
+        read for them."""
         return self._answer_to(agent, obey_global) is not None
 
     def _answer_to(
@@ -170,8 +176,8 @@ class RobotsTxt:
         self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
     ) -> bool:
         """Return whether *agent* may fetch *url*. Arguments as for :meth:`decide`."""
-        # This runs for each request. So the beginnings of rules() and Rules.allows() are repeated here, and
-        # path_of() is left to unusual URLs.
+        # This runs for each request. So the beginnings of rules() and Rules.allows()
+        # are repeated here, and path_of() is left to unusual URLs.
         latest_agent, latest_obey_global, _, rules = self._latest_answer
         if agent != latest_agent or obey_global is not latest_obey_global:
             _, rules = self.rules(agent, obey_global)
@@ -189,13 +195,14 @@ class RobotsTxt:
     def decide(
         self, url: str, agent: str | Sequence[str], *, obey_global: bool = True
     ) -> Decision:
-        """Return whether *agent* may fetch *url*, and which line says so (REP.md sections 7, 8).
-        ``/robots.txt`` is always allowed.
+        """Return whether *agent* may fetch *url*, and which line says so (REP.md
+        sections 7, 8). ``/robots.txt`` is always allowed.
 
         Compares *url* as it is, as Google's matcher does. For URLs from outside, pass
         ``comparable(url)``, which is what the middleware and ``RobotParser`` compare.
 
-        :param url: absolute and percent-encoded, or a path; other text is read as Google does
+        :param url: absolute and percent-encoded, or a path; other text is read as
+            Google does
         :raises ValueError: if *agent* is not a product token
         """
         token, rules = self.rules(agent, obey_global)
@@ -211,8 +218,8 @@ class RobotsTxt:
         obey_global: bool = True,
         groups: Groups | None = None,
     ) -> tuple[str | None, Rules]:
-        """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules, and remember
-        them. *groups*: those of the file, if it has just been read."""
+        """Return *agent*'s group (a token of the chain, ``*`` or None) and its rules,
+        and remember them. *groups*: those of the file, if it has just been read."""
         latest_agent, latest_obey_global, token, rules = self._latest_answer
         if agent == latest_agent and obey_global is latest_obey_global:
             return token, rules
@@ -243,8 +250,8 @@ class RobotsTxt:
         return answer
 
     def _rules_of_group(self, token: str, groups: Groups) -> Rules:
-        """Return the rules of *token*'s groups. Thousands of rules take 50 ms, so agents of one group share
-        theirs."""
+        """Return the rules of *token*'s groups. Thousands of rules take 50 ms, so
+        agents of one group share theirs."""
         for _, _, known_token, known_rules in self._answers:
             if known_token == token:
                 return known_rules
@@ -261,8 +268,8 @@ class RobotsTxt:
         self.size = 0
 
     def decision(self, token: str | None, key: int) -> Decision:
-        """Return the decision for the group of *token*, given the *key* that :meth:`Rules.find` has
-        returned."""
+        """Return the decision for the group of *token*, given the *key* that
+        :meth:`Rules.find` has returned."""
         if not key:  # no rule matches
             return Decision(True, None, token)
         if self._deciding_rules is None:
@@ -283,14 +290,16 @@ class RobotsTxt:
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
-        """The values of the ``sitemap`` lines, as written, in order (REP.md section 9)."""
+        """The values of the ``sitemap`` lines, as written, in order (REP.md section
+        9)."""
         if self._sitemaps is not None:
             return self._sitemaps
         return _sitemaps_of(self._text())
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups, in order, each with its agents and rules (REP.md section 7). Reads the file."""
+        """The groups, in order, each with its agents and rules (REP.md section 7).
+        Reads the file."""
         return tuple(Outline.of(self._body()).groups)
 
     @property
@@ -301,8 +310,8 @@ class RobotsTxt:
     def crawl_delay(
         self, agent: str | Sequence[str], *, obey_global: bool = True
     ) -> float | None:
-        """Return the ``crawl-delay`` for *agent* in seconds, None without one. The largest counts.
-        It is not part of the protocol, and Google ignores it.
+        """Return the ``crawl-delay`` for *agent* in seconds, None without one. The
+        largest counts. This field is not part of the protocol, and Google ignores it.
 
         :raises ValueError: if *agent* is not a product token
         """
@@ -315,8 +324,8 @@ class RobotsTxt:
         obey_global: bool = True,
         groups: Groups | None = None,
     ) -> Pace:
-        """Return :meth:`crawl_delay` and what else the file asks of a crawl's pace, each with its
-        line. *groups* spares reading the file."""
+        """Return :meth:`crawl_delay` and what else the file asks of a crawl's pace,
+        each with its line. *groups* spares reading the file."""
         token, _ = self.rules(agent, obey_global)
         if token is None:
             return Pace()
@@ -339,8 +348,8 @@ class RobotsTxt:
         return normalise(self._body())
 
 
-# Blanks before a field. Possessive from Python 3.11 on: HTML has many indented lines, and going back over
-# the blanks of each would take time.
+# Blanks before a field. Possessive from Python 3.11 on: HTML has many indented lines,
+# and going back over the blanks of each would take time.
 _INDENT = r"[ \t\v\f]*+" if sys.version_info >= (3, 11) else r"[ \t\v\f]*"
 # A line that may be a user-agent line. Group 1: its token, if it is written as usual.
 # Group 2: if it isn't, all that follows "user". _unusual_token() tells whether that is
@@ -353,7 +362,8 @@ _LINES_OF_AGENTS = re.compile(
 _DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
 # Hours such as "0600-0845".
 _HOURS = r"[0-9]{4}[ \t]*-[ \t]*[0-9]{4}"
-# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those hours alone.
+# "1/10" is a page in ten seconds, "60/1h" sixty in an hour; "1/10 0600-0845" at those
+# hours alone.
 _RATE = re.compile(
     r"(?P<pages>[0-9]{1,9})[ \t]*/[ \t]*(?P<time>[0-9]{1,9})(?P<unit>[smh]?)"
     rf"(?:[ \t]+{_HOURS})?",
@@ -376,8 +386,9 @@ def delay_seconds(value: str) -> float | None:
 
 
 def rate_seconds(value: str) -> float | None:
-    """Return the seconds between two pages of a ``request-rate``; None if it can't be read. Hours
-    in it make no difference: nothing says that more is welcome at other times."""
+    """Return the seconds between two pages of a ``request-rate``; None if it can't be
+    read. Hours in it make no difference: nothing says that more is welcome at other
+    times."""
     rate = _RATE.fullmatch(value)
     if rate is None:
         return None
@@ -390,7 +401,8 @@ def rate_seconds(value: str) -> float | None:
 
 
 def _visit_time_seconds(value: str) -> float | None:
-    """Return 0, since a ``visit-time`` has hours and no pause; None if it can't be read."""
+    """Return 0, since a ``visit-time`` has hours and no pause; None if it can't be
+    read."""
     return None if _VISIT.fullmatch(value) is None else 0.0
 
 
@@ -414,15 +426,16 @@ _PACE: dict[str, Callable[[str], float | None]] = {
 
 
 class Groups:
-    """A file, split at its ``user-agent`` lines. What stands between two of them is a *stretch*: a crawler
-    needs only a few of these."""
+    """A file, split at its ``user-agent`` lines. What stands between two of them is a
+    *stretch*: a crawler needs only a few of these."""
 
     __slots__ = ("_stretches", "tokens")
 
     def __init__(self, text: str) -> None:
         """*text* is normalised, see :func:`~scrapy_rep.protocol.syntax.normalise`."""
-        # The pattern begins each line with a line end, so the first line needs one, too. The pieces are:
-        # stretch, group 1, group 2, stretch, group 1, group 2, … (see _LINES_OF_AGENTS).
+        # The pattern begins each line with a line end, so the first line needs one,
+        # too. The pieces are: stretch, group 1, group 2, stretch, group 1, group 2, …
+        # (see _LINES_OF_AGENTS).
         pieces = _LINES_OF_AGENTS.split("\n" + text)
         self._stretches = pieces[::3]
         usual_tokens = pieces[1::3]
@@ -434,14 +447,16 @@ class Groups:
             else:
                 tokens.append(_unusual_token(f"user{after_user}"))
         self.tokens = tokens
-        """The token before each stretch of lines. None: the file's start, or another field."""
+        """The token before each stretch of lines. None: the file's start, or another
+        field."""
 
     def __iter__(self) -> Iterator[tuple[str | None, str]]:
         """Yield each stretch, after the token before it (see :attr:`tokens`)."""
         return zip(self.tokens, self._stretches, strict=True)
 
     def rules_of(self, token: str) -> tuple[list[str], list[int]]:
-        """Return value and number (see ``ALLOW`` in matching.py) of each rule of *token*'s groups."""
+        """Return the values and the numbers (see ``ALLOW`` in matching.py) of the rules
+        of *token*'s groups."""
         values: list[str] = []
         numbers: list[int] = []
         is_in_group = False
@@ -468,7 +483,8 @@ class Groups:
         asks: list[Ask] = []
         # Lines before the first user-agent line apply to no agent.
         is_in_group = False
-        # Whether the list of agents has ended, so that the next user-agent line begins another group.
+        # Whether the list of agents has ended, so that the next user-agent line begins
+        # another group.
         has_ended = False
         # The number of the user-agent line before the stretch.
         agent_line = 0

@@ -6,8 +6,9 @@
             entry["loc"], entry.get("lastmod"), entry.get("alternate")
     reader.kind, reader.count, reader.problem
 
-The content decides the format; names and headers don't. Unpacking goes piece by piece, so a bomb takes
-no more memory, and blocks no longer, than any other file. XML is read in entries.py.
+The content decides the format; names and headers don't. Unpacking goes piece by piece,
+so a bomb takes no more memory, and blocks no longer, than any other file. XML is read
+in entries.py.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _BYTES_FOR_FORMAT = 4096
 # The beginning of a line that is a URL.
 _WEB_URL = re.compile("https?://", re.IGNORECASE)
 
-# Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make it a character.
+# Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make
+# it a character.
 _FIRST_SURROGATE = 0xDC00
 # Such a character.
 _STRAY_BYTE = re.compile("[\udc80-\udcff]")
@@ -81,7 +83,8 @@ class TextFeed:
     over = False
 
     def __init__(self, encoding: str) -> None:
-        # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be requested, too.
+        # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be
+        # requested, too.
         errors = "surrogateescape" if encoding == "utf-8-sig" else "replace"
         self._decoder = codecs.getincrementaldecoder(encoding)(errors)
         # The beginning of the line that isn't complete yet.
@@ -93,8 +96,8 @@ class TextFeed:
         if last:
             text += "\n"
         first, *lines = text.replace("\r", "\n").split("\n")
-        # A line is cut one character beyond the limit: so its URL is longer than MAX_URL (origin.py), and is
-        # refused.
+        # A line is cut one character beyond the limit: so its URL is longer than
+        # MAX_URL (origin.py), and is refused.
         cut_at = _MAX_TEXT_LINE + 1
         room = cut_at - len(self._line)
         continued = self._line + first[:room]
@@ -119,7 +122,8 @@ def _percent_encoded(stray_byte: re.Match[str]) -> str:
 
 
 def _lists_urls(start: bytes, encoding: str) -> bool:
-    """Return whether at least half of a text's first lines, not counting comments, are URLs."""
+    """Return whether at least half of a text's first lines, not counting comments, are
+    URLs."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(start)
     lines = []
     for line in map(str.strip, text.splitlines()):
@@ -144,24 +148,27 @@ class SitemapReader:
         media: bool = False,
         url: str | None = None,
     ) -> None:
-        """*max_bytes*: after unpacking. *media*: read the URLs of images and videos. *url*: where the
-        file is from; without it, relative links in feeds stay as they are."""
+        """*max_bytes*: after unpacking. *media*: read the URLs of images and videos.
+        *url*: where the file is from; without it, relative links in feeds stay as they
+        are."""
         self._media = media
         self._url = url
         self._max_bytes = max_bytes
         self._max_entries = max_entries
         self.kind: Kind | None = None
-        """The format; None if the file is not a sitemap, or as long as that isn't known."""
+        """The format; None if the file is not a sitemap, or as long as that isn't
+        known."""
         self.bytes = 0
         """Bytes that were read, after unpacking."""
         self.count = 0
         """Entries that were returned."""
         self.problem: str | None = None
-        """What is wrong with the file, or why its end was not read; None if it is fine."""
+        """What is wrong with the file, or why its end was not read; None if it is
+        fine."""
 
     def read(self, pieces: Iterable[bytes]) -> Iterator[list[SitemapEntry]]:
-        """Yield lists of entries, some of them empty, each after about a millisecond of work, from
-        the *pieces* of the file, packed or not."""
+        """Yield the entries of the file from its *pieces*, packed or not: in lists,
+        some of them empty, each after about a millisecond of work."""
         content = self._unpacked(pieces)
         start = b""
         for piece in content:
@@ -193,7 +200,8 @@ class SitemapReader:
     def _entries_from(
         self, feed: XmlFeed | TextFeed, part: bytes | None
     ) -> list[SitemapEntry]:
-        """Return the entries that the next *part* of the file completes; None stands for the end."""
+        """Return the entries that the next *part* of the file completes; None stands
+        for the end."""
         if part is not None:
             return feed.feed(part) if part else []
         # If the file was cut, what it ends with is no complete entry.
@@ -201,7 +209,8 @@ class SitemapReader:
         return [] if was_cut else feed.feed(b"", last=True)
 
     def _note_problem_of(self, feed: XmlFeed | TextFeed) -> None:
-        """Note what *feed* has found to be wrong with the file, if that is the first or the main problem."""
+        """Note what *feed* has found to be wrong with the file, if that is the first or
+        the main problem."""
         if isinstance(feed, XmlFeed) and feed.kind is None and feed.root is not None:
             root = feed.root[:100]
             self.problem = f"its root element is <{root}>, so it is not a sitemap"
@@ -210,7 +219,8 @@ class SitemapReader:
             self.problem = self.problem or "it is not a sitemap"
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the file, unpacked, up to the limit of bytes. Note why its end is missing."""
+        """Yield the file, unpacked, up to the limit of bytes. Note why its end is
+        missing."""
         try:
             for piece in gunzip(pieces, self._max_bytes):
                 room = self._max_bytes - self.bytes
@@ -226,7 +236,8 @@ class SitemapReader:
             self.problem = str(error)
 
     def _feed_for(self, start: bytes) -> XmlFeed | TextFeed | None:
-        """Return what reads a file with this start. If nothing can, note the problem."""
+        """Return what reads a file with this start. If nothing can, note the
+        problem."""
         text = start.removeprefix(codecs.BOM_UTF8).lstrip()
         is_utf16 = start.startswith(_UTF16_MARKS)
         visible = text
@@ -260,7 +271,8 @@ def _without_rubbish(start: bytes) -> bytes:
 
 
 def _without_comments(text: bytes) -> bytes:
-    """Return *text* without leading comments. A regular expression would take quadratic time."""
+    """Return *text* without leading comments. A regular expression would take quadratic
+    time."""
     while text.startswith(b"<!--"):
         end = text.find(b"-->", len(b"<!--"))
         if end < 0:
@@ -300,7 +312,8 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut into pieces of :data:`STEP` bytes: what zlib makes of a broken file depends on them."""
+    """Yield the same bytes in pieces of :data:`STEP` bytes, since what zlib makes of a
+    broken file depends on the pieces."""
     remainder = b""
     for piece in pieces:
         data = remainder + piece

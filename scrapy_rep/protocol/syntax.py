@@ -19,9 +19,9 @@ MAX_LINE = 16_663
 SPACE = " \t\v\f"
 """The white space that Google strips. ``str.strip()`` alone would strip more."""
 
-# The fields that are recognised, and the spellings of their names that Google's parser accepts. A name
-# needs only begin with a spelling: "Sitemaps:" is a sitemap line. The last three fields are not part of
-# the protocol.
+# The fields that are recognised, and the spellings of their names that Google's parser
+# accepts. A name needs only begin with a spelling: "Sitemaps:" is a sitemap line. The
+# last three fields are not part of the protocol.
 _SPELLINGS = {
     "user-agent": ("user-agent", "useragent", "user agent"),
     "allow": ("allow",),
@@ -51,7 +51,8 @@ _FIELD_BY_SPELLING = {
 
 
 def _with_usual_cases(field_by_spelling: dict[str, str]) -> dict[str, str]:
-    """Return *field_by_spelling* with each spelling in all the cases that people use."""
+    """Return *field_by_spelling* with each spelling in all the cases that people
+    use."""
     fields = {}
     for spelling, field in field_by_spelling.items():
         fields[spelling] = field
@@ -73,7 +74,8 @@ _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
 # A field's name has at least so many characters.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
 
-# A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning of one.
+# A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning
+# of one.
 _BOM = re.compile("^\xef(?:\xbb\xbf?)?")
 # A CR that ends a line by itself, as old Macs wrote them.
 _LONE_CR = re.compile(r"\r(?!\n)")
@@ -87,8 +89,8 @@ _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 
 def as_bytes(text: str) -> bytes:
-    """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``) become these, all
-    others question marks."""
+    """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``)
+    become these, all others question marks."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -96,7 +98,8 @@ def as_bytes(text: str) -> bytes:
 
 
 def cut(body: bytes) -> bytes:
-    """Return up to 512,000 bytes of *body*, without a line cut in two (REP.md section 2)."""
+    """Return up to 512,000 bytes of *body*, without a line cut in two (REP.md section
+    2)."""
     if len(body) <= MAX_BYTES:
         return body
     head = body[:MAX_BYTES]
@@ -159,8 +162,8 @@ def fields_in(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, s
 
 
 def field_of(row: str) -> tuple[str, str] | None:
-    """Return field and value (latin-1, stripped, not escaped) of a normalised line; None without a
-    known field."""
+    """Return field and value (latin-1, stripped, not escaped) of a normalised line;
+    None without a known field."""
     name, colon, value = row.partition(":")
     field = _FIELD_BY_USUAL_SPELLING.get(name)
     if field is None or not colon:
@@ -171,7 +174,8 @@ def field_of(row: str) -> tuple[str, str] | None:
 
 
 def _unusual_field_of(row: str) -> tuple[str, str] | None:
-    """Do what :func:`field_of` does for a line that doesn't begin with a usual spelling and a colon."""
+    """Do what :func:`field_of` does for a line that doesn't begin with a usual spelling
+    and a colon."""
     row = row.strip(SPACE)
     # A quick no to most such lines: they are blank, comments or HTML.
     if len(row) < _SHORTEST_SPELLING or row[0] not in _INITIALS:
@@ -194,8 +198,8 @@ def _unusual_field_of(row: str) -> tuple[str, str] | None:
 
 
 def escape(value: str) -> str:
-    """Return a latin-1 value for comparison: ``%aa`` as ``%AA``, bytes above 127 percent-encoded,
-    nothing decoded (REP.md section 8)."""
+    """Return a latin-1 value for comparison: ``%aa`` as ``%AA``, bytes above 127
+    percent-encoded, nothing decoded (REP.md section 8)."""
     if not value.isascii():
         value = value.translate(_PERCENT_ENCODED)
     if "%" not in value:
@@ -208,13 +212,14 @@ def _in_upper_case(match: re.Match[str]) -> str:
 
 
 def readable(value: str) -> str:
-    """Return a latin-1 value as its author wrote it: UTF-8, with invalid bytes as ``\\xNN``."""
+    """Return a latin-1 value as its author wrote it: UTF-8, with invalid bytes as
+    ``\\xNN``."""
     return value.encode("latin-1").decode("utf-8", "backslashreplace")
 
 
 def readable_url(value: str) -> str:
-    """Return a latin-1 URL as its author wrote it: UTF-8. If it isn't UTF-8, bytes above 127 are
-    percent-encoded."""
+    """Return a latin-1 URL as its author wrote it: UTF-8. If it isn't UTF-8, bytes
+    above 127 are percent-encoded."""
     if value.isascii():
         return value
     try:
@@ -282,8 +287,8 @@ def leading_token(value: str) -> str:
 
 
 def agent_token(value: str) -> str:
-    """Return the token, in lower case, that a ``user-agent`` line's value names; ``*`` for all
-    crawlers, empty for none (REP.md section 7)."""
+    """Return the token, in lower case, that a ``user-agent`` line's value names; ``*``
+    for all crawlers, empty for none (REP.md section 7)."""
     if value == GLOBAL:
         return GLOBAL
     # Only white space may follow the star directly: "*bot" names no crawler.
@@ -299,8 +304,9 @@ def is_name(value: str) -> bool:
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a chain: the product tokens
-    of one crawler, most specific first. ``ValueError`` if one is not a token."""
+    """Return a token or a list of them (on a command line: joined by commas) as a
+    chain: the product tokens of one crawler, most specific first. ``ValueError`` if one
+    is not a token."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
@@ -339,7 +345,8 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
 
 
 def _not_a_token(value: str) -> str:
-    """Return the error for a *value*, often a whole User-Agent header, in place of a product token."""
+    """Return the error for a *value*, often a whole User-Agent header, in place of a
+    product token."""
     shown = value[:200]
     message = f"{shown!r} is not a product token (letters, '-' and '_' only)"
     token = product_token(shown)
@@ -349,7 +356,8 @@ def _not_a_token(value: str) -> str:
 
 
 def product_token(user_agent: str) -> str | None:
-    """Return the crawler's own token from a full User-Agent header, None if there is none.
+    """Return the crawler's own token from a full User-Agent header, None if there is
+    none.
 
     ``Mozilla/5.0 (compatible; FooBot/1.2; +https://…)`` is ``FooBot``. If the header
     begins like a browser's, the token is a name with "bot", "spider" or the like in it,
@@ -371,8 +379,9 @@ def product_token(user_agent: str) -> str | None:
 
 
 def _words_of(user_agent: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words of a User-Agent header that may be a crawler's name, each with whether an address is
-    beside it. First come those outside of comments; then, of each part of a comment, the first word."""
+    """Yield the words of a User-Agent header that may be a crawler's name, each with
+    whether an address is beside it. First come those outside of comments; then, of each
+    part of a comment, the first word."""
     for word in _AGENT_COMMENT.sub(" ", user_agent).split():
         yield word, False
     for comment in _AGENT_COMMENT.findall(user_agent):
