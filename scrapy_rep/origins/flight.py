@@ -109,14 +109,15 @@ class Flight:
     fetches: int = 0
     """How often this process has requested the origin's robots.txt for this flight."""
     asked_at: float | None = None
-    """When this process first requested it, in seconds since the epoch."""
+    """When this process first requested robots.txt for it, in seconds since the
+    epoch."""
     before: Entry | None = None
-    """What was known when this process first requested it."""
+    """What was known of the origin before that."""
     answer: Answer | None = None
     """The answer to this process; None if another process's answer came from the
     storage."""
     outcome: Outcome | None = None
-    """What that answer means, whoever got it."""
+    """What the answer means, whoever got it."""
 
     # Set by the flights when the answer is known.
     answered_at: float = 0.0

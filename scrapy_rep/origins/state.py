@@ -195,8 +195,8 @@ class OriginTable:
         if is_too_many or self._parsed_bytes > self._max_parsed_bytes:
             self._pack_oldest(state)
         if self._packed is not None:
-            # The latest may be larger than the half for parsed ones. The packed ones keep
-            # theirs.
+            # The latest may be larger than the half for parsed ones. The packed ones
+            # keep their half.
             parsed_bytes = min(self._parsed_bytes, self._max_parsed_bytes)
             max_packed = self._max_origins - len(self._parsed)
             max_packed_bytes = self._max_bytes - parsed_bytes
