@@ -39,7 +39,7 @@ class CrawlDelay(ResolutionListener):
         table: OriginTable,
         storage: StorageClient | None = None,
     ) -> None:
-        """*storage*: shared by processes that take turns."""
+        """*storage*: shared by processes that take turns (turns.py)."""
         self._context = context
         self._stats = context.stats
         self._slots = context.engine.slots

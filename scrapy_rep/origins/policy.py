@@ -65,7 +65,7 @@ NO_REASON = Drop("")
 
 
 class Action(Enum):
-    """What to do with a request."""
+    """What to do with a request. The gate is holding/gate.py."""
 
     LEAVE = "let it go on to the middleware"
     STAY = "keep it at the gate until there is an answer"
@@ -106,8 +106,8 @@ class Policy:
         """After so many failures in a row to resolve the host or to connect, waiting is
         no use."""
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
-        """Seconds that a direct download waits for the next attempt: at most as long as
-        a held request."""
+        """Seconds that a direct download (which passes no gate) waits for the next
+        attempt: at most as long as a held request."""
         last_quarter = settings.hold_max_wait / _LAST_SHARE
         self._extra_pause = min(settings.retry_delay, last_quarter)
         """Seconds between an attempt and an extra attempt (see the top of this module),

@@ -51,7 +51,7 @@ class OriginState:
     rules: Rules | None = None
     """The rules for the usual agent (:attr:`.agents.Agents.usual`). The middleware's
     fast path applies them until ``status.until``. If they are None, or don't allow the
-    path, the request takes the longer way."""
+    path, the request takes the longer way: :meth:`.origins.Origins.decide`."""
     allowed: int = 0
     """Requests that passed on the fast path and aren't on record
     (reporting/recorder.py) so far."""
