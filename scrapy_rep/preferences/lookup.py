@@ -55,14 +55,14 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import moment_of
 
 Chain = tuple[str, ...]
-"""The product tokens of a crawler, under which it looks for its group in robots.txt, the
-most specific first."""
+"""The product tokens under which a crawler looks for its group in robots.txt, the most
+specific first."""
 
 # What usage() returned for a response, so that it is worked out once.
 _usages: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
-# The parsed statements of so many files are kept. Those of one file take at worst 800 KB
-# for a robots.txt, 2.5 MB for a tdmrep.json.
+# The parsed statements of so many files are kept. Those of a robots.txt take at worst
+# 800 KB, those of a tdmrep.json 2.5 MB.
 _FILES_KEPT = 32
 
 
@@ -182,9 +182,8 @@ def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
 
 
 class TdmOrigin(Origin):
-    """An origin for the code that fetches robots.txt, which fetches tdmrep.json for
-    this one. Its ``str()`` is the file's URL, so that storages keep the two files
-    apart."""
+    """With this origin, the code that fetches robots.txt fetches tdmrep.json instead.
+    Its ``str()`` is the file's URL, so that storages keep the two files apart."""
 
     __slots__ = ()
 
@@ -312,7 +311,7 @@ class UsageLookup:
 
     async def fetch(self, request: Request, chain: Chain) -> None:
         """Fetch tdmrep.json if it is wanted and not known, and robots.txt allows it.
-        Wait for it, at most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
+        Wait for the fetch, until ``REP_DOWNLOAD_TIMEOUT`` after it began."""
         origin, state = self.known_of(request)
         if self._tdm_cache is None or origin is None or state is None:
             return

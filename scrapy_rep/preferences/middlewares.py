@@ -1,6 +1,6 @@
-"""Two middlewares that look up the usage preferences of each page, record them, and drop
-requests and items; and the readers of the settings for that. This module is not loaded
-unless one of these settings is set."""
+"""Has two middlewares, which look up the usage preferences of each page, record them,
+and drop requests and items; and reads the settings for that. This module is not loaded
+unless one of these settings asks for it."""
 
 from __future__ import annotations
 

@@ -545,7 +545,8 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
-    """Return what *body*, a robots.txt of any bytes at all, says about use to a crawler.
+    """Return what *body*, a robots.txt, says about use to a crawler. It may be any
+    bytes at all.
 
     :param token: the token (in any case), or ``*``, of the group that applies to the
         crawler; None if none does
@@ -649,8 +650,8 @@ def _reservation(
 def reservation_in(
     place: str, values: Iterable[tuple[str, str, int | None]]
 ) -> Reservation:
-    """Return the first reservation among *values* that reserves something, else the
-    first valid one; with the policy among them.
+    """Return the reservation in the first of *values* that reserves something, else
+    in the first that is valid; with the last policy among *values*.
 
     :param place: ``header`` or ``meta``
     :param values: name, value and line of each header or meta

@@ -104,9 +104,9 @@ class _SiteAndSource(NamedTuple):
 
 
 class Outstanding:
-    """Counts the pages from sitemaps that are in the scheduler. Also deletes the row
-    that a page has in the spool (seeding/spool.py), once the crawl is done with the
-    page: a :class:`~scrapy_rep.engine.access.Trail` tells when."""
+    """Counts the pages from sitemaps that are in the scheduler. Also collects the rows
+    (numbers in the spool, seeding/spool.py) of pages with which the crawl is done, as a
+    :class:`~scrapy_rep.engine.access.Trail` tells, so that they are deleted."""
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
