@@ -69,8 +69,8 @@ logger = get_logger(__name__)
 # At most this many pages of all sites (see Site in seeding/spool.py) are in the
 # scheduler: the others wait in the spool, on disk.
 _MAX_PAGES = 4000
-# Sites with pages that wait share this number: if there is only one, it may have so
-# many pages in the scheduler.
+# Sites with pages that wait share this number: a site may have so many pages in the
+# scheduler if no other has pages that wait.
 _MAX_PAGES_OF_A_SITE = 1000
 # However many sites and sources share these numbers, each may have at least so many
 # pages in the scheduler: with fewer, a download slot would be idle until the next step.

@@ -123,7 +123,7 @@ class Found(IntEnum):
     LISTED = 0
     """A robots.txt, an index or the spider lists it."""
     GUESSED = 1
-    """Nobody does: it is at one of the usual places."""
+    """Nobody lists it: it has one of the usual paths (GUESSES in seeding/loader.py)."""
     LINKED = 2
     """A page links to it."""
 
@@ -179,9 +179,9 @@ class AddedSitemaps(NamedTuple):
 
 @dataclass(slots=True)
 class Site:
-    """The waiting pages of one origin that the sitemaps of one source name: of the
-    origin whose robots.txt led to these. If two sources name pages of one origin, these
-    pages are two sites."""
+    """The waiting pages of one origin that one source names, which is the origin whose
+    robots.txt led to their sitemaps. If two sources name pages of one origin, these
+    are two sites."""
 
     id: int
     """Its number, which the rows of its pages have."""
@@ -204,11 +204,11 @@ class Site:
     clock."""
 
 
-def count_down(counts: Counter[T], key: T) -> None:
-    """Count one less of *key*, and remove it from *counts* with the last one."""
-    counts[key] -= 1
-    if counts[key] <= 0:
-        del counts[key]
+def count_down(counter: Counter[T], key: T) -> None:
+    """Count one less of *key*; if none is left, remove it from *counter*."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 class Sources:
