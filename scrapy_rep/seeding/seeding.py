@@ -253,7 +253,7 @@ class Twins:
 
     def _dropped(self, request: Request) -> None:
         """Warn once that a callback doesn't get its page: the dupe filter drops the
-        spider's own *request*, since a sitemap's for this page came first."""
+        spider's own *request*, since the one from a sitemap came first."""
         callback = request.callback
         default_callback = getattr(self._spider, "parse", None)
         is_for_default = callback is None or callback == default_callback
@@ -339,7 +339,8 @@ class Feeder:
         if self._is_over:
             return
         self._woken = False
-        # Seconds until the next step: these, if it fails. None: wait to be woken.
+        # Seconds until the next step (so many if this one fails), or None: the next
+        # step waits for wake().
         delay: float | None = RETRY_SECONDS
         try:
             delay = self.step()
@@ -388,7 +389,8 @@ class Feeder:
         slices = Slices()
         self._verifier.begin()
         has_more_sitemaps = self._loader.request_some()
-        sources = self._spool.proven  # see Spool.proven in seeding/spool.py
+        # Sources with pages that may be requested, see Spool in seeding/spool.py.
+        sources = self._spool.proven
         sources_without_room = 0  # in a row
         while len(sources):
             is_stuck = self._is_full or sources_without_room > len(sources)
@@ -426,8 +428,8 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
-            # Requests for these pages may be held, too, so there must be room for them
-            # there.
+            # Requests for these pages may have to be held, too: is there room for them
+            # among held requests?
             held = self._holding.held
             queue = held.queues.get(Origin.from_url(site.origin))
             if not held.room_for(queue):
@@ -474,8 +476,8 @@ class Feeder:
                 if self._send(page, site):
                     sent += 1
         finally:
-            # This is done once for all pages: it takes as long as much of the work for
-            # a page.
+            # The stat is counted once for all pages: that takes as long as much of the
+            # work for one page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
@@ -777,7 +779,7 @@ class SitemapSeeding(ResolutionListener):
     @property
     def _has_unfinished(self) -> bool:
         """Whether there are sitemaps or pages that this process has yet to deal with.
-        What is in a scheduler that processes share may be for another one."""
+        What is in a scheduler that processes share may be for another process."""
         if self._context.engine.scheduler_is_foreign:
             return False
         return self._spool.unread() > 0 or self._feeder.pages_left > 0
@@ -853,7 +855,7 @@ class SitemapSeeding(ResolutionListener):
     async def _spider_closed(self, reason: str) -> None:
         """Report what is left, and close the spool."""
         if self._spool.durable:
-            # Not earlier: sitemaps that were on their way have been read meanwhile.
+            # Only now, sitemaps that were on their way have been read.
             self._report_unfinished()
         self._spool.end()
         if reason == "finished":
