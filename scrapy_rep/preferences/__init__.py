@@ -1,7 +1,7 @@
-"""What site owners say about use after the fetch: training, search, answering (REP.md
-section 11).
+"""Reads what site owners say about the use of fetched pages, as in training, search or
+answering (REP.md section 11).
 
-The drafts still change: ``statements`` names them, and their dates.
+The drafts for this still change: ``statements`` names them, and their dates.
 
 >>> from scrapy_rep.preferences import read_robots
 >>> robots = read_robots(b"User-agent: *\\nContent-Signal: search=yes, ai-train=no\\n", "*")

@@ -1,5 +1,5 @@
-"""Likely mistakes in lines about use (REP.md section 11): ``Content-Usage``,
-``Content-Signal``, ``License``."""
+"""Finds likely mistakes in lines of robots.txt about use (REP.md section 11):
+``Content-Usage``, ``Content-Signal`` and ``License``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from scrapy_rep.protocol.syntax import normalise
 # What people write around the =, as in ``train-ai = n``. RFC 9651 doesn't allow it.
 _BLANK_BESIDE_EQUALS = re.compile(r"[ \t]=|=[ \t]")
 
-# Characters of an unknown name that are compared with the known ones: the comparison is
-# quadratic.
-_COMPARED = 50
+# At most this many characters of an unknown name are compared with the known ones,
+# since that takes quadratic time.
+_MAX_COMPARED = 50
 # How similar a known name must be to be suggested, see difflib. With this value,
-# somebody who writes the ai-use of Content-Usage in a Content-Signal is asked whether
-# that means ai-input, its name there.
+# somebody who writes ai-use in a Content-Signal is asked whether that means ai-input,
+# as Content-Signal calls the ai-use of Content-Usage.
 _SIMILARITY = 0.5
 
 
@@ -40,7 +40,7 @@ def usage_findings(kept: bytes) -> Iterator[Finding]:
     *kept*: the part of the file that counts.
     """
     for line in lines_about_use(normalise(kept)):
-        is_before_groups = line.is_named is None
+        is_before_groups = line.is_named is None  # see UsageLine
         if line.field == "license":
             if "://" not in line.value:
                 yield finding(line.number, "bad-license")
@@ -54,11 +54,12 @@ def usage_findings(kept: bytes) -> Iterator[Finding]:
             _, preferences = split_rule(line.value)
             try:
                 yield from _preference_findings(line.number, preferences)
-            except ModuleNotFoundError:
+            except ModuleNotFoundError:  # the extra "usage" is not installed
                 yield finding(line.number, "not-checked", extra=EXTRA)
 
 
 def _bad(line: int, code: str, why: str) -> Finding:
+    """Return the finding with this *code*, about a *line*, which says *why*."""
     return finding(line, code, topic=why, why=why)
 
 
@@ -112,7 +113,9 @@ def _signal_findings(line: int, value: str) -> Iterator[Finding]:
 def _unknown(line: int, name: str, known_names: Collection[str]) -> Finding:
     """Return the finding for a *name* that means nothing, with the known name that is
     most like it."""
-    similar = get_close_matches(name[:_COMPARED], known_names, 1, _SIMILARITY)
+    similar = get_close_matches(
+        name[:_MAX_COMPARED], known_names, n=1, cutoff=_SIMILARITY
+    )
     hint = f"; did you mean {similar[0]}?" if similar else ""
     return finding(
         line,

@@ -1,5 +1,5 @@
-"""How pages of a crawl may be used, all sources together (REP.md section 11):
-robots.txt, page, headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for
+"""Looks up how pages of a crawl may be used (REP.md section 11). Reads robots.txt, the
+page and its headers, and ``/.well-known/tdmrep.json`` if ``REP_TDMREP`` asks for
 it."""
 
 from __future__ import annotations
@@ -55,13 +55,14 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import moment_of
 
 Chain = tuple[str, ...]
-"""The product tokens by which a crawler goes, the most specific first."""
+"""The product tokens under which a crawler looks for its group in robots.txt, the most
+specific first."""
 
 # What usage() returned for a response, so that it is worked out once.
-_usage_of: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
+_usages: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
-# Files of which the parsed statements are kept: at worst 800 KB for a robots.txt, 2.5
-# MB for a tdmrep.json.
+# The parsed statements of so many files are kept. Those of a robots.txt take at worst
+# 800 KB, those of a tdmrep.json 2.5 MB.
 _FILES_KEPT = 32
 
 
@@ -72,7 +73,7 @@ def _read_robots(entry: Entry, token: str | None) -> RobotsUsage:
 
 @lru_cache(_FILES_KEPT)
 def _is_large(entry: Entry) -> bool:
-    # Remembered, because reading the body unpacks it, which takes up to 5 ms.
+    # The answer is kept, because reading the body unpacks it, which takes up to 5 ms.
     return len(entry.body) > LARGE_BYTES
 
 
@@ -90,8 +91,8 @@ def usage(response: Response) -> Usage:
     :raises ModuleNotFoundError: if there is a ``Content-Usage``, and the extra
         ``usage`` is not installed
     """
-    if response in _usage_of:
-        return _usage_of[response]
+    if response in _usages:
+        return _usages[response]
     request = response.request
     if request is None:
         return usage_of(response, None, None, ())
@@ -100,8 +101,8 @@ def usage(response: Response) -> Usage:
 
 
 def _lookup_behind(request: Request) -> UsageLookup | None:
-    """Return the lookup of the crawl that *request* belongs to; if it may be one of
-    several, of the first that knows the request's origin."""
+    """Return the lookup of the crawl that *request* belongs to. If that may be one of
+    several crawls, the first that knows the request's origin counts."""
     # Each crawl has one object that determines its agents (origins/agents.py).
     for agents in crawls_behind(request):
         with suppress(RuntimeError):  # the crawl's engine is not there yet
@@ -124,19 +125,19 @@ def usage_of(
     it.
 
     :param request: what *response* answers
-    :param lookup: that of the crawl; None: only the page and its headers are read
+    :param lookup: the crawl's; if it is None, only the page and its headers are read
     :param chain: product tokens of the crawler, the most specific first
     """
     header_values = response.headers.getlist
-    # Name, content and line of each meta that is about use.
+    # The name, content and line of each meta that is about use.
     metas: list[tuple[str, str, int]] = []
     if is_html(response):
         names = (RESERVATION, POLICY, META_SIGNAL)
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
-    # Of text and data mining: metas take precedence over headers, headers over
-    # tdmrep.json.
+    # What is said about text and data mining: metas take precedence over headers,
+    # headers over tdmrep.json. |= only adds what is missing.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))
 
@@ -166,13 +167,13 @@ def usage_of(
         tdm_policy=tdm.policy if tdm.is_reserved else None,
         tdmrep_sha256=tdmrep_sha256,
     )
-    _usage_of[response] = page_usage
+    _usages[response] = page_usage
     return page_usage
 
 
 def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
-    """Return name, value and line (headers have none) of each header about text and
-    data mining."""
+    """Return the name and the value of each header about text and data mining; and
+    None, since headers have no line."""
     headers = []
     for name in (RESERVATION, POLICY):
         for value in response.headers.getlist(name):
@@ -181,8 +182,8 @@ def _tdm_headers(response: Response) -> list[tuple[str, str, None]]:
 
 
 class TdmOrigin(Origin):
-    """An origin whose tdmrep.json takes the place of its robots.txt. Its ``str()`` is
-    the file's URL, which keeps the two apart in storages."""
+    """With this origin, the code that fetches robots.txt fetches tdmrep.json instead.
+    Its ``str()`` is the file's URL, so that storages keep the two files apart."""
 
     __slots__ = ()
 
@@ -195,26 +196,28 @@ class TdmOrigin(Origin):
 
 
 async def _tell_nobody(flight: Flight, result: object) -> None:
-    """Does nothing: unlike the answer for a robots.txt, a tdmrep.json has no
-    listeners."""
+    """Do nothing with the answer for a tdmrep.json: nobody waits to be told, unlike
+    with a robots.txt."""
 
 
 class Known(NamedTuple):
     """What a crawl knows of a request's origin."""
 
     origin: Origin | None
-    """None if the request's URL has no origin with a robots.txt, as in ``data:``."""
+    """None if the request's URL can't have a robots.txt, as in ``data:``."""
     state: OriginState | None
     """None if nothing is known of the origin."""
 
 
 class UsageLookup:
-    """What the origins of one crawl say about use. Use :func:`lookup_of`."""
+    """Knows what the origins of one crawl say about use. Made by
+    :func:`lookup_of`."""
 
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         settings = context.settings
         self._settings = settings
-        # What is known of origins now; and what fetches, stores and parses robots.txt.
+        # The table has what is known of origins now. The cache fetches, stores and
+        # parses robots.txt.
         self._table = origins.table
         self._cache = origins.cache
         self._tokens = settings.usage_tokens or {}
@@ -224,8 +227,8 @@ class UsageLookup:
         self._tdm_cache: RobotsCache | None = None
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
-        # Fetches of tdmrep.json files, as those of robots.txt in origins/flights.py.
-        # Without REP_TDMREP there are none: fetch() returns before it asks for one.
+        # Fetches of tdmrep.json files (called flights, see origins/flights.py). Without
+        # REP_TDMREP there are none: fetch() returns before it asks for one.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -236,11 +239,11 @@ class UsageLookup:
             limits_of(settings),
         )
         self._engine = context.engine
-        # A page that waits for a file occupies a download slot. This many pages get an
-        # extra slot; more would let a server that never answers fill the memory with
-        # pages.
+        # A page that waits for a file occupies a download slot. So many of these pages
+        # get an extra slot. If all did, a server that never answers could fill the
+        # memory with pages.
         self._max_extra_slots = concurrency_of(context.crawler)
-        # Pages that wait for a tdmrep.json at the moment.
+        # How many pages wait for a tdmrep.json at the moment.
         self._waiting = 0
 
     def known_of(self, request: Request) -> Known:
@@ -259,8 +262,7 @@ class UsageLookup:
             return Usage(time=now)
         entry = state.entry
         path = comparable(path_in(request))
-        # The group that applies to our crawler, by the token that it is for, and its
-        # rules.
+        # The token that the group which applies to our crawler is for, and its rules.
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
         robots_usage = _read_robots(entry, token)
         statements = robots_usage.about(path, allowed=rules.allows(path))
@@ -300,16 +302,16 @@ class UsageLookup:
             return
         await self._cache.read(state, chain)
         for name in self._tokens:
-            # The rules of the group for "*" count, too, if there is no other group
-            # (always).
+            # As in decide(), the group for "*" counts if there is no other (always),
+            # whatever REP_OBEY_GLOBAL_GROUP says.
             await self._cache.read(state, (name,), always=True)
         if state.robots is not None:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 
     async def fetch(self, request: Request, chain: Chain) -> None:
-        """Fetch tdmrep.json if it is wanted, not known, and allowed by robots.txt. Wait
-        for it, at most ``REP_DOWNLOAD_TIMEOUT`` from the beginning of the fetch."""
+        """Fetch tdmrep.json if it is wanted and not known, and robots.txt allows it.
+        Wait for the fetch, until ``REP_DOWNLOAD_TIMEOUT`` after it began."""
         origin, state = self.known_of(request)
         if self._tdm_cache is None or origin is None or state is None:
             return
@@ -323,8 +325,8 @@ class UsageLookup:
         await self._wait_for(self._flights.to(file, request))
 
     async def _wait_for(self, flight: Flight) -> None:
-        """Wait until *flight* has fetched its file, or can't, or the time for it is
-        over."""
+        """Wait until *flight* has fetched its file, or has failed, or the time for it
+        is over."""
         self._waiting += 1
         slot: AbstractContextManager[None] = nullcontext()
         if self._waiting <= self._max_extra_slots:
@@ -345,7 +347,8 @@ class UsageLookup:
 
 
 def lookup_of(rep: RepMiddleware) -> UsageLookup:
-    """Return the lookup of the crawl that *rep* belongs to. Make it at the first call; *rep* keeps it."""
+    """Return the lookup of the crawl that *rep* belongs to. It is made at the first
+    call, and *rep* keeps it."""
     if not isinstance(rep.usage_lookup, UsageLookup):
         rep.usage_lookup = UsageLookup(rep.context, rep.origins)
     return rep.usage_lookup

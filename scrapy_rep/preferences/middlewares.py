@@ -1,6 +1,6 @@
-"""What a crawl does about usage preferences: looks them up for each page, records them,
-and drops requests and items; and the settings that ask for that. Not loaded unless one
-of them does."""
+"""Has two middlewares, which look up the usage preferences of each page, record them,
+and drop requests and items; and reads the settings for that. This module is not loaded
+unless one of these settings asks for it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = get_logger(__name__)
 # no question.
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
-# What failed, in the log line about a bug of ours.
+# The log line about a bug of ours says that one of these has failed.
 _PAGE_PART = "check of usage preferences (REP_USAGE)"
 _ITEM_PART = "check of items (REP_USAGE)"
 
@@ -48,7 +48,8 @@ DROP_ITEMS = "drop-items"
 DROP_REQUESTS = "drop-requests"
 
 ACTIONS = (RECORD, DROP_ITEMS, DROP_REQUESTS)
-"""What is done about pages that disallow a use; each does what those before it do."""
+"""What is done about pages that disallow a use. Each action includes those before
+it."""
 
 
 def actions(value: Any) -> dict[str, str] | None:
@@ -104,7 +105,7 @@ class Refused(NamedTuple):
 
     purpose: str
     statement: Statement
-    """What says no."""
+    """The statement that says no."""
 
 
 class UsageMiddleware:
@@ -149,7 +150,7 @@ class UsageMiddleware:
             rep.context.engine.before_closing(Stage.HOLDING, lookup_of(rep).end)
 
     async def process_request(self, request: Request) -> None:
-        """Return None: *request* passes.
+        """Let *request* pass, by returning None, or drop it.
 
         :raises UsageDisallowed: if robots.txt disallows a use that has
             ``"drop-requests"``
@@ -174,9 +175,9 @@ class UsageMiddleware:
             raise UsageDisallowed(origin, refused.purpose, refused.statement)
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        """Return *response* once all is known that :func:`scrapy_rep.usage` returns for
-        it: fetch a tdmrep.json if that is missing. Record how the page may be used, if
-        ``REP_USAGE`` asks for it."""
+        """Return *response* once everything is known that :func:`scrapy_rep.usage`
+        needs for it: a tdmrep.json that is missing is fetched. Record how the page may
+        be used, if ``REP_USAGE`` asks for that."""
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
@@ -197,11 +198,11 @@ class UsageMiddleware:
 
     def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
         """Count a page, and put on record how it may be used."""
-        count = rep.context.stats.inc_value
-        count("rep/usage/pages")
+        inc_value = rep.context.stats.inc_value
+        inc_value("rep/usage/pages")
         for purpose, verdict in usage.verdicts.items():
             if verdict is not None:
-                count(f"rep/usage/{verdict}/{purpose}")
+                inc_value(f"rep/usage/{verdict}/{purpose}")
         reasons = []
         for purpose in self._actions:
             statement = usage.decisive(purpose)
@@ -228,8 +229,9 @@ class UsageMiddleware:
         return None
 
     def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
-        """If a use of a page that costs its items is refused, count, record and log
-        that an item is dropped. Return whether it is: not in a dry run."""
+        """If *usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
+        record and log that an item is dropped. Return whether to drop it: in a dry run,
+        it is kept."""
         rep = self._rep
         refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
@@ -277,7 +279,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         # Logs bugs of ours in a block of code, and goes on after it: they must not lose
         # an item.
         self._isolated = Isolation(crawler)
-        # Whether a warning about items without that field was logged.
+        # Whether a warning about items that can't take the field was logged.
         self._warned = False
 
     @classmethod
@@ -289,7 +291,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return cls(crawler, settings)
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
-        """Return *item*; None drops it. *response*: that of its page."""
+        """Return *item*, or None to drop it. *response* is that of its page."""
         if response is None or response.request is None:
             return item
         is_dropped = False
@@ -312,8 +314,8 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         return False
 
     def _fill(self, item: Any, field: str, page_usage: Usage) -> None:
-        """Set *field* of *item*. Warn once of a class of items that has no such
-        field."""
+        """Set *field* of *item*. Warn if the item can't take it, for the first such
+        item only."""
         try:
             ItemAdapter(item)[field] = page_usage.as_dict()
         except Exception as error:  # noqa: BLE001 (of any class of items)

@@ -1,25 +1,26 @@
-"""All statements about the use of a page, where they are found, and what they say
-together (REP.md section 11).
+"""Reads all statements about the use of a page, wherever they are, and tells what they
+say together (REP.md section 11).
 
-- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026 (07, of August, has no
-  ``ai-use``); in robots.txt and as a header: draft-ietf-aipref-attach-05, August 2026;
-  its syntax, a dictionary of structured fields: RFC 9651. In robots.txt it is a rule: a
-  ``user-agent`` line after it begins a new group. So is ``Content-Signal`` here.
-  Neither changes which pages may be fetched.
+- ``Content-Usage``: draft-ietf-aipref-vocab-08, September 2026, has its words (07, of
+  August, has no ``ai-use``), and draft-ietf-aipref-attach-05, August 2026, puts them
+  into robots.txt and a header. The syntax is a dictionary of structured fields (RFC
+  9651). In robots.txt it is a rule: a ``user-agent`` line after it begins a new group.
+  ``Content-Signal`` is a rule here, too. Neither changes which pages may be fetched.
 - ``Content-Signal``: Cloudflare's Content Signals Policy, September 2025,
   contentsignals.org; draft-romm-aipref-contentsignals-00, October 2025, expired.
   Cloudflare has sent it as a header since February 2026 (Markdown for Agents); sites
   that move it out of robots.txt do so, too.
 - ``noai`` and ``noimageai`` in ``X-Robots-Tag`` and metas: DeviantArt, November 2022;
   ``noml``: noml.info, October 2023. There is no specification of these.
-- Policy tokens, names in ordinary groups that no crawler sends: ``Google-Extended``
-  (Google, September 2023), ``Applebot-Extended`` (Apple, June 2024), ``CCBot``, … Only
-  the companies that honour them describe what they mean.
+- Policy tokens: robots.txt has groups for these names, such as ``Google-Extended``
+  (Google, September 2023), ``Applebot-Extended`` (Apple, June 2024) or ``CCBot``, to
+  say how pages may be used. Only the companies that honour them describe what they
+  mean.
 - Licenses: RSL 1.0, Really Simple Licensing, December 2025. Their URLs are reported,
   never fetched.
 - The TDM Reservation Protocol: W3C Community Group Final Report, 10 May 2024. Metas
   take precedence over headers, headers over ``/.well-known/tdmrep.json``. A reservation
-  is 1 or 0. 0 permits nothing; it only says that nothing is reserved in this protocol.
+  is 1 or 0; 0 permits nothing, but only says that nothing is reserved in this protocol.
 
 Statements are combined as draft-ietf-aipref-vocab-08, "Combining Preferences", asks:
 ``n`` takes precedence over ``y``; without either, nothing is known.
@@ -62,8 +63,8 @@ NO = "n"
 """The answer of a statement that refuses a purpose."""
 
 MAX_STATEMENT_TEXT = 1_000
-"""Characters of a statement that are kept for the record: a line may be as long as its
-file."""
+"""So many characters of a statement are kept for the record: a line may be as long as
+its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Statement:
     line: int | None
     """The line of robots.txt or of the HTML, counted from 1; None for headers."""
     text: str
-    """As written: a line of robots.txt, the value of a header or meta."""
+    """The line of robots.txt, or the value of the header or meta, as written."""
     says: dict[str, str] = field(default_factory=dict)
     """``"y"`` or ``"n"`` by purpose. Empty if it says nothing that is understood."""
 
@@ -97,8 +98,7 @@ class Usage:
     tdm_policy: str | None = None
     """URL of the policy under which text and data mining is licensed. Never fetched."""
     robots_sha256: str | None = None
-    """Hash of the robots.txt that was read. None if there is none, or if it isn't
-    known."""
+    """Hash of the robots.txt that was read. None if no robots.txt is known."""
     robots_fetched_at: datetime | None = None
     tdmrep_sha256: str | None = None
     """Hash of ``/.well-known/tdmrep.json``. None if it was not read."""
@@ -121,7 +121,7 @@ class Usage:
 
     def decisive(self, purpose: str) -> Statement | None:
         """Return the first statement that says no to *purpose*; if none does, the first
-        that says yes."""
+        that says yes, or None."""
         first_yes = None
         for statement in self.statements:
             answer = statement.says.get(purpose)
@@ -132,7 +132,7 @@ class Usage:
         return first_yes
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it, ready for JSON."""
+        """Return the verdicts and all fields, ready for JSON."""
         return {
             **self.verdicts,
             "statements": [asdict(statement) for statement in self.statements],
@@ -173,7 +173,7 @@ EXTRA = "pip install 'scrapy-rep[usage]'"
 def read_preferences(value: str) -> dict[str, str | None]:
     """Parse the value of a ``Content-Usage``, a dictionary as in RFC 9651.
 
-    Return ``"y"`` or ``"n"`` by key, None for all other values. Parameters mean
+    Return ``"y"``, ``"n"``, or None for any other value, by key. Parameters mean
     nothing, and the last of duplicate keys counts.
 
     :raises ValueError: if it isn't a dictionary, and so says nothing
@@ -198,8 +198,8 @@ def read_preferences(value: str) -> dict[str, str | None]:
 
 
 def preferences(value: str) -> dict[str, str]:
-    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Usage``;
-    nothing for what can't be read."""
+    """Return ``"y"`` or ``"n"`` by purpose, given the value of a ``Content-Usage``. A
+    value that can't be read says nothing."""
     try:
         answers = read_preferences(value)
     except ValueError:
@@ -213,8 +213,8 @@ def preferences(value: str) -> dict[str, str]:
 
 
 def split_rule(value: str) -> tuple[str, str]:
-    """Return path and preferences of a ``Content-Usage`` line; an empty path if it has
-    none."""
+    """Return the path and the preferences in *value*, of a ``Content-Usage`` line. Each
+    is empty if there is none."""
     if not value.startswith("/"):
         return "", value
     path_and_preferences = re.split(r"[ \t]", value, maxsplit=1)
@@ -243,8 +243,8 @@ META_SIGNAL = "content-signal"
 """The name of metas that are read as the header ``Content-Signal``."""
 
 USE = "use"
-"""The signal that names the most that may be done with the content. In Cloudflare's
-managed files since July 2026."""
+"""The signal that names the most that may be done with the content. Cloudflare's
+managed files have it since July 2026."""
 
 USE_LEVELS = {
     "immediate": (SEARCH, TRAINING),
@@ -256,7 +256,8 @@ read a page, answer, and store nothing is ``immediate``: the ``ai-input`` of a p
 index it, with excerpts and links, is ``reference``. To reproduce it, as a model that
 was trained on it may, is ``full``."""
 
-# Signals of one line that are read: there are four, so a longer list is an attack.
+# At most this many signals of one line are read: there are four, so a longer list is an
+# attack.
 _MAX_SIGNALS = 100
 
 
@@ -272,11 +273,12 @@ class Signal(NamedTuple):
 
 def read_signals(text: str) -> list[Signal]:
     """Return the signals in *text*, the value of a ``Content-Signal``: known ones and
-    others. People also separate them by semicolons."""
+    others."""
+    # People also separate signals by semicolons.
     text_with_commas = text.lower().replace(";", ",")
     # The last part has what lies beyond the limit.
     parts = text_with_commas.split(",", _MAX_SIGNALS)
-    read = []
+    found = []
     for part in parts[:_MAX_SIGNALS]:
         if not part.strip():
             continue
@@ -284,8 +286,8 @@ def read_signals(text: str) -> list[Signal]:
         has_blanks = False
         if equals:
             has_blanks = name[-1:].isspace() or value[:1].isspace()
-        read.append(Signal(name.strip(), value.strip(), has_blanks))
-    return read
+        found.append(Signal(name.strip(), value.strip(), has_blanks))
+    return found
 
 
 def signals(text: str) -> dict[str, str]:
@@ -313,8 +315,8 @@ def signals(text: str) -> dict[str, str]:
 # Headers and metas
 
 MAX_LINES = 100
-"""Of one robots.txt, the most lines of ``Content-Usage`` that count for one crawler,
-and the most of ``Content-Signal``; of one page, the most ``content-signal`` metas."""
+"""At most this many ``Content-Usage`` lines of one robots.txt count for one crawler, as
+many ``Content-Signal`` lines, and as many ``content-signal`` metas of one page."""
 
 
 def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
@@ -334,8 +336,8 @@ def header_statements(name: str, values: Sequence[bytes]) -> list[Statement]:
 
 
 def meta_statements(metas: Iterable[tuple[str, str, int]]) -> list[Statement]:
-    """Return what the ``content-signal`` metas of a page say: name, content and line of
-    each."""
+    """Return what the ``content-signal`` metas of a page say. *metas* has the name, the
+    content and the line of each."""
     statements = []
     for name, content, line in islice(metas, MAX_LINES):
         text = content[:MAX_STATEMENT_TEXT]
@@ -356,8 +358,7 @@ for the images, too."""
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
-    """Return what the rules about AI say that a page has among its page-level
-    *rules*."""
+    """Return what a page's page-level *rules* say about AI."""
     statements = []
     for rule in rules.rules:
         refused = AI_RULES.get(rule.name)
@@ -391,13 +392,13 @@ def token_statement(
 # Licenses
 
 MAX_LICENSES = 100
-"""Licenses of one page, or of one robots.txt, that are reported: more can only be an
-attack."""
+"""At most this many licenses of one page, or of one robots.txt, are reported: more can
+only be an attack."""
 
-# Bytes of Link headers that are searched for licenses.
+# So many bytes of Link headers are searched for licenses.
 _MAX_LINK_BYTES = 16 * 1024
 _MEDIA_TYPE = "application/rsl+xml"
-# <https://example.com/license.xml>; rel="license"; type="application/rsl+xml"
+# A link: <https://example.com/license.xml>; rel="license"; type="application/rsl+xml"
 _LINK_WITH_PARAMETERS = re.compile(r"<([^<>]*)>([^<>]*)")
 _LICENSE_RELATION = re.compile(
     r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))"
@@ -418,8 +419,8 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 
 # Lines of robots.txt
 
-# Lines about use that are read in a file, for any agent: a slow machine has to read
-# them in 50 ms.
+# At most this many lines about use of one file are read, whichever agents they are for:
+# a slow machine reads them in 50 ms.
 _MAX_LINES_READ = 5_000
 
 # A line about use: its field and its value.
@@ -440,8 +441,8 @@ class UsageRule(NamedTuple):
     """A ``Content-Usage`` line of robots.txt."""
 
     path: Rules | None
-    """Its path, as the only one of these rules; None if the line has no path and is
-    about all pages."""
+    """Rules (protocol/matching.py) with the line's path only; None if the line has no
+    path, and is about all pages."""
     statement: Statement
 
 
@@ -467,7 +468,7 @@ class RobotsUsage:
         """
         if not allowed:
             return list(self.signals)
-        # Those of the longest path so far.
+        # Statements of the longest path so far.
         statements: list[Statement] = []
         longest = 0
         for rule in self.rules:
@@ -517,7 +518,7 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
     has_rule = False
     # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch
     # has the lines after such a line, each with the line end before it. The name is
-    # what the line says: None at the beginning.
+    # the agent in the user-agent line: None before the first one.
     for index, (name, stretch) in enumerate(Groups(text)):
         if index > 0:
             number += 1  # the user-agent line
@@ -526,13 +527,13 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             was_named = bool(is_named) and not has_rule
             is_named = name == token or was_named
             has_rule = False
-        # Up to this place of the stretch, its lines are counted.
-        counted = 0
+        # The lines of the stretch are counted up to this index.
+        counted_up_to = 0
         for match in _LINE_ABOUT_USE.finditer(stretch):
             # The match begins with the line end before its line.
             line_start = match.start() + 1
-            number += stretch.count("\n", counted, line_start)
-            counted = line_start
+            number += stretch.count("\n", counted_up_to, line_start)
+            counted_up_to = line_start
             field_name = match[1].lower()
             if field_name != "license":
                 has_rule = True
@@ -540,13 +541,15 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             yield UsageLine(number, field_name, value, match[0], is_named)
         if _ALLOW_OR_DISALLOW.search(stretch) is not None:
             has_rule = True
-        number += stretch.count("\n", counted)
+        number += stretch.count("\n", counted_up_to)
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
-    """Read what *body* says to a crawler: any bytes at all.
+    """Return what *body*, a robots.txt, says about use to a crawler. It may be any
+    bytes at all.
 
-    :param token: of the group that applies (in any case), ``*``, or None for none
+    :param token: the token (in any case), or ``*``, of the group that applies to the
+        crawler; None if none does
     :raises ModuleNotFoundError: if the extra ``usage`` is needed and not installed
     """
     rules: list[UsageRule] = []
@@ -596,11 +599,11 @@ RESERVATION = "tdm-reservation"
 """The name of headers, of metas, and of members of the file: 1 reserves the rights, 0
 doesn't."""
 POLICY = "tdm-policy"
-"""The name of those with the URL of a policy."""
+"""The name of headers, metas and members with the URL of a policy."""
 
-# Locations of one file that count: more can only be an attack.
+# At most this many locations of one file count: more can only be an attack.
 _MAX_LOCATIONS = 1_000
-# Headers or metas of one page that count: more can only be an attack.
+# At most this many headers or metas of a page count: more can only be an attack.
 _MAX_TDM_VALUES = 100
 
 
@@ -617,8 +620,8 @@ class Reservation(NamedTuple):
         return self.statement is not None and MINING in self.statement.says
 
     def __or__(self, other: Reservation) -> Reservation:
-        """Return this one, completed by a less specific one: what a source leaves out
-        resets nothing."""
+        """Return this reservation; what it leaves out is from *other*, which is less
+        specific."""
         return Reservation(
             self.statement or other.statement, self.policy or other.policy
         )
@@ -647,7 +650,8 @@ def _reservation(
 def reservation_in(
     place: str, values: Iterable[tuple[str, str, int | None]]
 ) -> Reservation:
-    """Return the first value that reserves something, else the first that is valid.
+    """Return the reservation in the first of *values* that reserves something, else
+    in the first that is valid; with the last policy among *values*.
 
     :param place: ``header`` or ``meta``
     :param values: name, value and line of each header or meta
@@ -665,12 +669,13 @@ def reservation_in(
         if reservation.is_reserved:
             return reservation
         first_valid |= reservation
-    # Without any reservation, the policy alone: a less specific source may reserve.
+    # If there is no reservation, the policy is returned alone: a less specific source
+    # may have the reservation.
     return first_valid | _reservation(place, None, "", None, policy)
 
 
 class TdmFile:
-    """The rules of a ``tdmrep.json``: any bytes at all; never raises."""
+    """The rules of a ``tdmrep.json``, which may be any bytes at all: never raises."""
 
     def __init__(self, body: bytes) -> None:
         self._rules: list[tuple[Rules, Reservation]] = []
@@ -705,7 +710,7 @@ class TdmFile:
         self._rules.append((Rules([location], [number]), reservation))
 
     def about(self, path: str) -> Reservation:
-        """Return what the first location that matches says.
+        """Return what is said about the first location that matches *path*.
 
         :param path: see :func:`~scrapy_rep.protocol.comparable`
         """

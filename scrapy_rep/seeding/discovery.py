@@ -1,7 +1,7 @@
 """Finds, announces and counts the sitemaps that robots.txt files list (REP.md section
-9), in any crawl. Where sitemaps seed the crawl, the package's downloader middleware is
-a :class:`SeedingMiddleware` too, and the spider's attributes count
-(:class:`SpiderOptions`)."""
+9), in any crawl. Where sitemaps seed the crawl (it requests the pages that they list),
+the package's downloader middleware is a :class:`SeedingMiddleware` too, and the
+spider's attributes count (:class:`SpiderOptions`)."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ logger = get_logger(__name__)
 T = TypeVar("T")
 
 SITEMAP_KEY = "_rep_sitemap"
-"""Meta key of requests for sitemaps. Its value has all that another process needs, if
-processes share a scheduler."""
+"""Meta key of requests for sitemaps. If processes share a scheduler, its value has all
+that another process needs to read the sitemap."""
 
 PAGE_KEY = "rep_sitemap"
-"""Meta key of requests for pages from sitemaps: what their entry says. Users read
-it."""
+"""Meta key of requests for pages from sitemaps: what the sitemap's entry says about the
+page. Users read it."""
 
 PAGE_ROW_KEY = "_rep_page"
-"""Meta key of the same requests while they are in the scheduler: the page's row in the
-spool."""
+"""Meta key of the same requests while they are in the scheduler: the page's row (its
+number in the spool, seeding/spool.py)."""
 
 MAX_SITEMAPS = 500
-"""Sitemaps of one robots.txt that count: as many as Google lets a site submit. The file
-has room for 20,000."""
+"""So many sitemaps of one robots.txt count: as many as Google lets a site submit. The
+file has room for 20,000."""
 
 LISTED = "listed"
-"""A mode of seeding, see :func:`seeding_mode`: only from the sitemaps that the spider
-names."""
+"""In this mode (see :func:`seeding_mode`), only sitemaps that the spider names seed the
+crawl."""
 
 
 def own_sitemaps(crawler: Crawler) -> list[str]:
@@ -71,14 +71,16 @@ def own_sitemaps(crawler: Crawler) -> list[str]:
 
 
 def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
-    """Return which origins may seed the crawl: False, ``"listed"``, ``"start"`` or
-    ``"all"``; ``SettingsError`` if the spider's attribute has another value."""
+    """Return which origins may seed the crawl: ``"all"``, ``"start"`` (those of start
+    requests), ``"listed"`` (those of sitemaps that the spider names), or False for
+    none; ``SettingsError`` if the spider's attribute has another value."""
     value = getattr(crawler.spider, SPIDER_SITEMAPS, None)
     mode: str | bool
     try:
         if value is None:
             mode = settings.sitemaps
         elif isinstance(value, list | tuple):
+            # A list of sitemaps leaves the setting as it is.
             named_urls = own_sitemaps(crawler)
             mode = settings.sitemaps or (LISTED if named_urls else False)
         else:
@@ -96,10 +98,10 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
 def listed_sitemaps(
     robots_url: str, values: Iterable[str]
 ) -> Iterator[tuple[str, SitemapURL | None]]:
-    """Yield each value of a ``sitemap`` line, with its URL; None if it is invalid. A
-    strange value takes up to a millisecond, so callers can pause after each."""
-    # Encodes the URLs of one file: hosts that aren't ASCII take time, so these have a
-    # limit.
+    """Yield each value of a ``sitemap`` line, once, with its URL, or None if that is
+    invalid. A strange value takes up to a millisecond, so callers can pause after
+    each."""
+    # Hosts that aren't ASCII take time to encode, so those of one file have a limit.
     encode = Encoder(MAX_LISTED_IDN)
     distinct_values = list(dict.fromkeys(values))
     for value in distinct_values[:MAX_SITEMAPS]:
@@ -110,8 +112,8 @@ def listed_sitemaps(
 
 
 async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
-    """Return the URLs of sitemaps, with the origin that each is fetched from. Resolving
-    hostile ones takes a second."""
+    """Return the origin that each sitemap is fetched from, by the sitemap's URL.
+    Resolving hostile *values* takes a second, so it pauses in between."""
     hosts: dict[str, str] = {}
     async for _, sitemap in in_slices(listed_sitemaps(robots_url, values)):
         if sitemap is not None:
@@ -142,14 +144,16 @@ class Discovery:
         """Announce the sitemaps that a new robots.txt lists. Warn of those with a wrong
         URL."""
         assert state.robots is not None
-        # Taken first: what was parsed may be forgotten during a pause.
+        # These are taken before any pause, during which what was parsed may be
+        # forgotten.
         values = dict.fromkeys(state.robots.sitemaps)
         wrong_values: list[str] = []
         listed = listed_sitemaps(state.robots_url, values)
         async for value, sitemap in in_slices(listed):
             if sitemap is None or sitemap.relative:
                 wrong_values.append(value[:200])
-            if sitemap is not None and self.count(sitemap.url):
+            is_new = sitemap is not None and self.count(sitemap.url)
+            if sitemap is not None and is_new:
                 self._context.crawler.signals.send_catch_log(
                     sitemap_discovered,
                     origin=state.origin,
@@ -196,8 +200,8 @@ class SeedingMiddleware:
 
     def process_response(self, request: Request, response: Response) -> Any:
         """Read a sitemap, see :meth:`~scrapy_rep.seeding.loader.Loader.read`;
-        ``CannotResolveHostError`` if a sitemap, or a page from one, came from a private
-        address to which its origin may not lead us."""
+        ``CannotResolveHostError`` if a public host has led us to a sitemap, or to a
+        page from one, at a private address (origins/targets.py)."""
         if SITEMAP_KEY in request.meta or PAGE_KEY in request.meta:
             self._seeding.loader.targets.check_answer(request, response)
         if SITEMAP_KEY in request.meta:
@@ -228,8 +232,8 @@ def with_seeding(middleware: type) -> Any:
 
 
 class Entries(Iterator[SitemapEntry]):
-    """What ``sitemap_filter`` gets: an iterator that knows the kind, like Scrapy's
-    ``Sitemap``."""
+    """What ``sitemap_filter`` gets: an iterator of entries that knows the sitemap's
+    kind, like Scrapy's ``Sitemap``."""
 
     def __init__(
         self, entries: list[SitemapEntry], sitemap_kind: str, url: str
@@ -262,14 +266,14 @@ class PageCallback(NamedTuple):
     is_wanted: bool
     """Whether the page is requested."""
     callback: Any
-    """None: the spider's default."""
+    """None stands for the spider's default."""
 
 
 class SpiderOptions:
-    """The attributes of Scrapy's SitemapSpider, on any spider, checked:
-    ``sitemap_rules``, ``sitemap_follow``, ``sitemap_alternate_links`` and
-    ``sitemap_filter``; and ``sitemap_media``, ``sitemap_request`` and
-    ``sitemap_page``."""
+    """Checks and applies the spider's attributes about sitemaps: those of Scrapy's
+    SitemapSpider, which any spider may have (``sitemap_rules``, ``sitemap_follow``,
+    ``sitemap_alternate_links``, ``sitemap_filter``), and ours (``sitemap_media``,
+    ``sitemap_request``, ``sitemap_page``)."""
 
     def __init__(self, spider: Spider | None) -> None:
         """Raises ``SettingsError`` if an attribute is wrong."""
@@ -324,6 +328,8 @@ class SpiderOptions:
         return re.compile(regex), callback
 
     def _method(self, name: str) -> Any:
+        """Return the spider's method *name*; None if it has none; ``SettingsError`` if
+        that is no method."""
         method = getattr(self._spider, name, None)
         if method is not None and not callable(method):
             raise SettingsError(f"The spider's attribute {name} must be a method.")
@@ -367,7 +373,7 @@ class SpiderOptions:
         self, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
         """Return the request for a page of a sitemap; None if the spider doesn't want
-        it. Raises what Scrapy's constructor does.
+        it. Raises what the constructor of ``Request`` does.
 
         :param listing: what the sitemap says about the page, see ``Page.listing`` in
             seeding/spool.py
@@ -384,7 +390,7 @@ class SpiderOptions:
         self, index: int, url: str, listing: dict[str, Any], priority: int
     ) -> Request | None:
         """Return what the rule of a CrawlSpider with this *index* makes of a page; None
-        if it drops it."""
+        if the rule drops the page."""
         try:
             request = self._crawl_rules.request(index, url, listing["sitemap"])
         except Exception:  # noqa: BLE001 (it is the spider's)
@@ -400,7 +406,7 @@ class SpiderOptions:
         page."""
         if self._page is None:
             return request
-        # A rule's process_request may have removed it.
+        # The process_request of a CrawlSpider's rule may have removed this key.
         listing = request.meta.get(PAGE_KEY)
         try:
             changed: Request | None = self._page(request, listing)
@@ -431,11 +437,11 @@ class SpiderOptions:
     def filtered(
         self, entries: list[SitemapEntry], sitemap_kind: str, url: str
     ) -> Filtered:
-        """Return what ``sitemap_filter`` leaves of *entries*, from a sitemap of that
-        kind and *url*.
+        """Return what ``sitemap_filter`` leaves of *entries*, which are from the
+        sitemap at *url*, of *sitemap_kind*.
 
-        An entry at which it raises an exception is skipped, and it is called again with
-        those after it.
+        An entry at which the filter raises an exception is skipped, and the filter is
+        called again with the entries after it.
         """
         if self._filter is None:
             return Filtered(entries, 0)
@@ -454,7 +460,7 @@ class SpiderOptions:
             except Exception:  # noqa: BLE001 (it is the spider's)
                 self._log_exception("sitemap_filter", "its entry is skipped")
                 if remaining.count_left() == left:
-                    # It took no entry, so it would raise again.
+                    # The filter took no entry, so it would raise again.
                     return Filtered(kept, failures + left)
                 failures += 1
         return Filtered(kept, failures)

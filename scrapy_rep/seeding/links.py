@@ -1,5 +1,5 @@
-"""Sitemaps that pages link to, by a ``Link`` header or in their heads, where robots.txt
-lists none (``REP_SITEMAP_GUESS``)."""
+"""Finds sitemaps that pages link to, by a ``Link`` header or in their heads, where
+robots.txt lists none (``REP_SITEMAP_GUESS``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.html import sitemaps_of
 from scrapy_rep.protocol.link_header import targets_of
 
-# Links of one page that count: more can only be an attack.
+# At most this many links of a page count: more can only be an attack.
 _MAX_SITEMAP_LINKS = 10
 
 
@@ -22,13 +22,13 @@ class PageLinks:
     """Looks for links to sitemaps in pages of origins whose robots.txt lists none."""
 
     def __init__(self, add: Callable[[Origin, str, list[str]], None]) -> None:
-        """*add* gets the origin of a page, its URL, and the URLs of sitemaps that it
-        links to, and no page of the origin did before (unless very many others have
-        come in between)."""
+        """*add* is called with the origin of a page, its URL, and the URLs of sitemaps
+        that it links to. A sitemap to which another page of the origin has linked is
+        left out (unless very many others have come in between)."""
         self._add = add
-        # Expected origins, as text.
+        # Origins at whose pages to look (expect()), as text.
         self._origins = BoundedSet()
-        # Links that add() got: the origin as text, and the URL.
+        # Links that add() has got, each as the origin's text and the URL.
         self._seen = BoundedSet()
 
     def expect(self, origin: Origin) -> None:
@@ -69,8 +69,8 @@ def _linked_sitemaps(response: Response) -> list[str]:
 
 
 def _joined(base: str, references: Iterable[str]) -> list[str]:
-    """Return the URLs that *references* in a document at *base* stand for, without
-    those that are none."""
+    """Return the URLs that *references* in a document at *base* stand for. Leave
+    out references that can't be URLs."""
     urls = []
     for reference in references:
         with suppress(ValueError):

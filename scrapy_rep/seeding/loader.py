@@ -59,35 +59,36 @@ GUESSES = (
     "/sitemap.xml.gz",
     "/sitemap.txt",
 )
-"""Where sitemaps are found that no robots.txt lists, the most usual place first."""
+"""Usual paths of sitemaps that no robots.txt lists, the most usual one first."""
 
 LED_BY_KEY = "rep_sitemap_of"
-"""Meta key of requests for sitemaps: the origin whose robots.txt led there."""
+"""Meta key of requests for sitemaps: the origin whose robots.txt led to the sitemap."""
 
 SITEMAP_ROW_KEY = "_rep_sitemap_row"
-"""Meta key of requests for sitemaps: the sitemap's row in the spool, which a
-:class:`~scrapy_rep.engine.access.Trail` follows."""
+"""Meta key of requests for sitemaps: the sitemap's row (its number in the spool), by
+which a :class:`~scrapy_rep.engine.access.Trail` follows the request."""
 
 MAXSIZE_KEY = "download_maxsize"
 """Scrapy's meta key that limits what HttpCompressionMiddleware unpacks. We set it for
 one response only: :meth:`Loader.check` removes it from retries."""
 
-# Sitemaps of one host that are requested at a time.
+# At most this many sitemaps of one host are requested at a time.
 _MAX_OF_A_HOST = 2
-# Sitemaps that are requested at a time, of all hosts, since their bodies are in memory.
+# At most this many sitemaps of all hosts are requested at a time, since their bodies
+# are in memory.
 _MAX_REQUESTED = 32
-# Sitemaps of one host that are requested in one step, where a scheduler that processes
-# share gets them all.
+# If processes share the scheduler, it gets all sitemaps. In one step, it gets at most
+# this many of one host.
 _MAX_OF_A_HOST_IN_A_STEP = 8
-# While so many pages of all origins wait, an origin may get no further sitemaps, see
-# Loader._has_enough.
+# While so many pages of all origins wait, no further sitemaps of most origins are
+# requested, see Loader._has_enough.
 _PAGES_ENOUGH = 1_000_000
-# Hosts of one origin that one step tries.
+# One step tries at most this many hosts of one origin's sitemaps.
 _HOSTS_TRIED = 50
-# If all origins were tried in vain, and these were more than so many, the loader
-# pauses: each try costs some look-ups in the spool.
+# If all origins were tried in vain, and there are more than so many, the loader pauses,
+# since each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
-# How long it pauses, unless a place becomes free.
+# How long it pauses then, unless a place (see Places) becomes free.
 _ROUND_PAUSE_SECONDS = 1.0
 # Statuses for which the sitemap may be there in the next run.
 _TEMPORARY_STATUSES = frozenset({408, 425, 429})
@@ -96,7 +97,7 @@ _SCRAPYS_ENCODINGS = (b"deflate", b"br", b"zstd")
 
 
 class _NeedlessRequest(IgnoreRequest):
-    """Another request has read a sitemap, or will."""
+    """A sitemap needs no request, since another one has read it, or will."""
 
 
 class Places:
@@ -109,14 +110,16 @@ class Places:
         self._held: set[int] = set()  # rows of those whose requests are held
         self.of_host: Counter[str] = Counter()
         """How many were requested from each host, held ones included."""
-        # How many of those that each origin's robots.txt led to were requested, without
-        # held ones.
+        # How many of the places are taken by sitemaps to which each origin's robots.txt
+        # led.
         self._of_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
+        """How many sitemaps there are, held ones included."""
         return len(self._asked)
 
     def __contains__(self, row: object) -> bool:
+        """Whether the sitemap of *row* is one of them, held or not."""
         return row in self._asked
 
     @property
@@ -138,7 +141,8 @@ class Places:
         self._of_origin[sitemap.origin] += 1
 
     def give_back(self, row: int) -> SitemapRow | None:
-        """Return the sitemap of *row*, whose place is free now; None if it has none."""
+        """Free the place of the sitemap of *row*, which is done. Return the sitemap;
+        None if it is none of these."""
         self.release(row)
         sitemap = self._asked.pop(row, None)
         if sitemap is not None:
@@ -178,7 +182,7 @@ class Loader:
         # Sitemaps that were not read although the crawl is done with their requests, by
         # URL, until _report_end() has logged why.
         self._ended_unread: dict[str, SitemapRow] = {}
-        # What the errbacks of these requests got, by the sitemap's URL.
+        # The exceptions that the errbacks of their requests got, by the sitemap's URL.
         self._failures: dict[str, Exception] = {}
         # The trail tells when the crawl is done with a request. Where held requests are
         # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
@@ -262,16 +266,17 @@ class Loader:
         return origin >= self._round_began_with
 
     def _request_one(self, origin: str) -> bool:
-        """Request a sitemap to which *origin* has led. Return whether there was one to
-        request."""
+        """Request a sitemap to which *origin* has led. Return whether one was
+        requested."""
         if self._has_enough(origin) or not self.places.has_room_for(origin):
             return False
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
         """Whether so many pages from sitemaps of *origin* wait that no further ones of
-        its sitemaps are read: at least as many as the limit for pages of all origins
-        leaves room for. An origin whose pages were all requested never has enough."""
+        its sitemaps are requested: at least as many as may still be added until
+        _PAGES_ENOUGH pages wait. An origin whose pages were all requested never has
+        enough."""
         waiting = self._spool.waiting_of(origin)
         room = _PAGES_ENOUGH - self._spool.waiting
         return waiting > 0 and waiting >= room
@@ -281,7 +286,7 @@ class Loader:
     ) -> bool:
         """Request a sitemap to which *origin* has led, from the next host from which
         fewer than *limit* were requested (*requested* counts them by host). Return
-        whether there was one."""
+        whether one was requested."""
         host = self._last_host
         first_host: str | None = None
         for _ in range(_HOSTS_TRIED):
@@ -304,8 +309,8 @@ class Loader:
 
     def _request_for_all(self) -> bool:
         """Hand sitemaps to a scheduler that processes share. Another process may read
-        them, so this one doesn't wait for them: only time ends the step, not a lack of
-        places. Return whether there were any."""
+        them, so this one doesn't wait for them, and they take no places: time ends the
+        step. Return whether there were any."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -342,8 +347,8 @@ class Loader:
         """Return the request for *sitemap*, before the spider's method has changed
         it."""
         is_shared = self._engine.scheduler_is_foreign
-        # What a response is read with: by another process, if processes share the
-        # scheduler.
+        # All that is needed to read the response, perhaps in another process, if
+        # processes share the scheduler.
         description = {
             "url": sitemap.url,
             "chain": list(sitemap.chain),
@@ -355,8 +360,8 @@ class Loader:
             # request that fails. Another process couldn't call this one.
             errback=None if is_shared else self._request_failed,
             priority=self._crawl.settings.sitemap_priority,
-            # The spool has each sitemap once. Processes that share a scheduler share
-            # its dupe filter.
+            # The spool has each sitemap once, so the dupe filter is needed only by
+            # processes that share a scheduler, each with its own spool.
             dont_filter=not is_shared,
             headers=self._headers(sitemap.url),
             meta={
@@ -447,12 +452,13 @@ class Loader:
         self._engine.wake()  # the crawl may be over
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note what became of a sitemap, whose place is free now."""
+        """Note what became of a sitemap, and free its place."""
         self._spool.mark(sitemap, state)
         self._give_back(sitemap.id)
 
     def _give_back(self, row: int) -> SitemapRow | None:
-        """Return the sitemap of *row*, if it had a place, which is free now."""
+        """Free the place of the sitemap of *row*, and return the sitemap; None if it
+        had none."""
         sitemap = self.places.give_back(row)
         self._end_pause()
         return sitemap
@@ -471,16 +477,16 @@ class Loader:
     def _response_downloaded(
         self, request: Request, response: Response, **_: Any
     ) -> None:
-        """Let Scrapy undo an encoding of a sitemap that our reader can't, up to a
-        limit; no other."""
+        """Let Scrapy undo the encoding of a sitemap, up to a size limit, only if our
+        reader can't undo it."""
         if SITEMAP_KEY not in request.meta:
             return
         self._received.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
-        is_scrapys = (
+        is_for_scrapy = (
             len(encodings) == 1 and encodings[0].strip().lower() in _SCRAPYS_ENCODINGS
         )
-        if not is_scrapys:
+        if not is_for_scrapy:
             # Our reader sees by itself whether the body is gzip. Of several encodings,
             # none is undone.
             response.headers.pop("Content-Encoding", None)
@@ -518,8 +524,8 @@ class Loader:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
             is_other_host = origin.host != led_by.host
-            # It counts like another host that has pages, so that an index can't make us
-            # ask any number of hosts.
+            # Another host counts as if it had pages (site() returns None if there are
+            # too many), so that an index can't make us ask any number of hosts.
             if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
                 raise IgnoreRequest(
                     f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
@@ -534,8 +540,8 @@ class Loader:
         request.meta.pop(MAXSIZE_KEY, None)
 
     def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
-        """Take a request that an earlier run has left in Scrapy's queue for this run's
-        own; ``IgnoreRequest`` if this run has requested *sitemap* itself."""
+        """If an earlier run has left *request* in Scrapy's queue, treat it as this
+        run's own; ``IgnoreRequest`` if this run has requested *sitemap* itself."""
         is_of_this_run = self._trail.number_of(request) is not None
         if is_of_this_run or self._engine.scheduler_is_foreign:
             return
@@ -554,8 +560,8 @@ class Loader:
         sitemap = self._spool.sitemap(url)
         if sitemap is not None:
             return sitemap
-        # Either it is finished; or the spool doesn't know it, since another process has
-        # found it, or our file has lost it: then it is added.
+        # Either the sitemap is finished, and isn't added below; or the spool doesn't
+        # know it, since another process has found it, or our file has lost it.
         added = self._spool.add_sitemaps(
             request.meta[LED_BY_KEY],
             {url: str(Origin.from_url(url))},
@@ -572,14 +578,14 @@ class Loader:
     # Failures
 
     def failed(self, request: Request, exception: Exception) -> None:
-        """Note that the sitemap of *request* can't be fetched. Raises ``IgnoreRequest``
-        in place of any other *exception*, since Scrapy would log that as an error."""
+        """Note that the sitemap of *request* can't be fetched. If *exception* is no
+        ``IgnoreRequest``, raises one, since Scrapy would log any other as an error."""
         if isinstance(exception, _NeedlessRequest):
             return
         is_ignored = isinstance(exception, IgnoreRequest)
         sitemap = None
         # While the crawl is closing, or the spool fails, nothing is noted: the next run
-        # asks for it again.
+        # requests the sitemap again.
         if not self._spool.ending:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
@@ -595,9 +601,9 @@ class Loader:
     def _fail(
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
     ) -> None:
-        """Note that a sitemap can't be read, and log *why*. *state*: DONE if that is
-        final, or FAILED. If the sitemap was a guess, and that is final, make the next
-        guess."""
+        """Note that a sitemap can't be read, and log *why*. *state*: DONE if the
+        failure is final, or FAILED. If it is final, and the sitemap was a guess, make
+        the next guess."""
         is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
         if not self._spool.over:
@@ -611,23 +617,23 @@ class Loader:
         self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Try the first of the usual places, or the next *after* one that isn't known
-        already: a page may link to it. May raise ``sqlite3.Error``; ``ValueError`` if
-        *after* is no usual place."""
-        places: tuple[str, ...] = GUESSES[:1]
+        """Add the first of the GUESSES for *origin*. With *after*, one of them, add the
+        next one that isn't known already, because a page links to it, say. May raise
+        ``sqlite3.Error``; ``ValueError`` if *after* is none of them."""
+        paths: tuple[str, ...] = GUESSES[:1]
         if after is not None:
-            places = GUESSES[GUESSES.index(after) + 1 :]
-        for place in places:
-            url = origin + place
+            paths = GUESSES[GUESSES.index(after) + 1 :]
+        for path in paths:
+            url = origin + path
             added = self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)
             if added.new:
                 self._context.discovery.count(url)
                 return
 
     def add_named(self, origin: str, hosts: dict[str, str], how: Found) -> None:
-        """Add sitemaps that the robots.txt of *origin* or one of its pages names, which
-        were counted already; ``sqlite3.Error`` if the spool can't be read. *hosts*: the
-        origin that each is fetched from, by URL."""
+        """Add sitemaps that the robots.txt of *origin* or one of its pages names, and
+        that Discovery has counted; ``sqlite3.Error`` if the spool can't be read.
+        *hosts*: the origin that each is fetched from, by the sitemap's URL."""
         limit = self._crawl.settings.sitemap_max_files
         added = self._spool.add_sitemaps(origin, hosts, how=how, limit=limit)
         for url in added.beyond_limit:
@@ -645,8 +651,8 @@ class Loader:
             if not self._spool.over:
                 sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
-                    # Meanwhile, the request is in a middleware, where it takes a
-                    # download slot.
+                    # While the sitemap is read, its request is in a middleware, where
+                    # it takes a download slot.
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001

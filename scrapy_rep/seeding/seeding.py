@@ -1,6 +1,6 @@
 """Seeds the crawl from the sitemaps that robots.txt files list (REP.md section 9): puts
-the parts of this folder together, decides which origins may seed, and moves pages from
-the spool to the scheduler."""
+the parts of this folder together (its ``__init__`` explains their words), decides which
+origins may seed, and moves pages from the spool to the scheduler."""
 
 from __future__ import annotations
 
@@ -66,48 +66,47 @@ from scrapy_rep.text import counted, text_of, without_user
 
 logger = get_logger(__name__)
 
-# Pages in the scheduler, of all sites (see Site in seeding/spool.py): the others wait
-# in the spool, on disk.
+# At most this many pages of all sites (see Site in seeding/spool.py) are in the
+# scheduler: the others wait in the spool, on disk.
 _MAX_PAGES = 4000
-# Pages of one site in the scheduler, while no other site has pages that wait. Sites
-# share this number.
+# Sites with pages that wait share this number: a site may have so many pages in the
+# scheduler if no other has pages that wait.
 _MAX_PAGES_OF_A_SITE = 1000
-# However many sites share these numbers, a site may have so many pages in the
-# scheduler, and so may a source: fewer would keep a download slot idle until the next
-# step.
+# However many sites and sources share these numbers, each may have at least so many
+# pages in the scheduler: with fewer, a download slot would be idle until the next step.
 _GUARANTEED_PAGES = 16
-# Sites of one source that may have pages in the scheduler: Scrapy lets hosts take
-# turns, so more hosts would get more of the crawl.
+# At most this many sites of one source may have pages in the scheduler: Scrapy lets
+# hosts take turns, so a source with more hosts would get more of the crawl.
 _MAX_SITES_OF_A_SOURCE = 32
-# Sites of one source that are tried when it is the source's turn.
+# So many sites of a source are tried when it is the source's turn.
 _SITES_TRIED_AT_A_TURN = 16
-# Pages taken from the spool at a time.
+# At most this many pages are taken from the spool at a time.
 _PAGES_AT_A_TIME = 50
 # Seconds until the next look for room in the scheduler: Scrapy tells nobody when a
 # request leaves it.
 _SECONDS_UNTIL_NEXT_STEP = 0.05
 
-# Rows of finished pages that are deleted at a time: each time is a transaction.
+# Once so many pages are finished, their rows are deleted together, in one transaction.
 _ROWS_TO_DELETE = 20
-# URLs of pages from sitemaps that are remembered for a warning about lost callbacks.
+# At most this many URLs of pages from sitemaps are remembered for a warning about lost
+# callbacks (Twins).
 _MAX_SEEDED_URLS = 10_000
-# URL prefixes of visited origins that are remembered.
+# At most this many URL prefixes of visited origins are remembered.
 _MAX_VISITED_PREFIXES = 20_000
 
 
 class _SiteAndSource(NamedTuple):
-    """What the counts of a page in the scheduler need of its
-    :class:`~scrapy_rep.seeding.spool.Site`."""
+    """Under what a page in the scheduler is counted: its
+    :class:`~scrapy_rep.seeding.spool.Site`, by number, and that site's source."""
 
     site: int
     source: str
 
 
 class Outstanding:
-    """The pages from sitemaps that are in the scheduler, in numbers; and the rows that
-    pages have in the spool (seeding/spool.py), each of which is deleted once the crawl
-    is done with the page. The trail tells when: see
-    :class:`~scrapy_rep.engine.access.Trail`."""
+    """Counts the pages from sitemaps that are in the scheduler. Also collects the rows
+    (numbers in the spool, seeding/spool.py) of pages with which the crawl is done, as a
+    :class:`~scrapy_rep.engine.access.Trail` tells, so that they are deleted."""
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
@@ -121,10 +120,9 @@ class Outstanding:
         """How many sites of each source have pages in the scheduler."""
         self.finished: list[int] = []
         """Rows of finished pages, to be deleted."""
-        # Site and source of each page in the scheduler, by its row: it is counted under
-        # these.
+        # Site and source of each page in the scheduler, by the page's row.
         self._sites: dict[int, _SiteAndSource] = {}
-        # Rows of pages that have passed the gate.
+        # Rows of pages that have passed the gate (holding/gate.py).
         self._passed: set[int] = set()
 
     @property
@@ -145,13 +143,13 @@ class Outstanding:
             self.sites_of[source] += 1
 
     def sent(self, row: int) -> None:
-        """Note that we have handed the page of *row* to the scheduler. If that didn't
-        take it (a filter dropped it, or a handler of ``request_scheduled`` refused it),
-        the crawl is done with it."""
+        """Note that we have handed the page of *row* to the scheduler. If the
+        scheduler didn't take it (a filter dropped it, or a handler of
+        ``request_scheduled`` refused it), the crawl is done with it."""
         self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
-        """Undo :meth:`add`: the scheduler raised an exception."""
+        """Undo :meth:`add`, since the scheduler raised an exception."""
         self._trail.forget(row)
         self._count_out(row)
         self._passed.discard(row)
@@ -172,16 +170,16 @@ class Outstanding:
             self._passed.add(row)
 
     def keep(self, request: Request, **_: object) -> None:
-        """Keep the row of a page for the next run: its request fails for want of a
-        robots.txt."""
+        """Keep the row of a page for the next run, since its request fails for want of
+        a robots.txt."""
         row = self._trail.number_of(request)
         if row is not None:
             self.take_back(row)
 
     def close(self) -> None:
-        """End a run that was not killed: pages that passed the gate are finished
-        (Scrapy's queue has those that are to be retried), others are for the next
-        run."""
+        """End a run that was not killed: pages that have passed the gate are finished
+        (Scrapy's queue has those that are to be retried); the next run gets the
+        others."""
         self.finished += self._passed
 
     def _done(self, row: int) -> None:
@@ -204,13 +202,14 @@ class Outstanding:
 
 
 def _skip_dupe_filter(request: Request) -> None:
-    """Make a page skip the dupe filter, which may have seen it before. A handler of
-    ``request_scheduled``."""
+    """Make a page skip the dupe filter, which may have seen it before. This is a
+    handler of ``request_scheduled``."""
     request.dont_filter = True
 
 
 class Twins:
-    """Requests of the spider's own for pages that a sitemap lists, too."""
+    """Knows the spider's own requests for pages that a sitemap lists, too: such a page
+    must not come twice, and it may lose its callback."""
 
     def __init__(self, context: SeedingContext) -> None:
         crawl = context.crawl
@@ -218,9 +217,9 @@ class Twins:
         self._extra = crawl.extra
         self._signals = crawl.crawler.signals
         self._crawler: Any = crawl.crawler
-        # Fingerprints of start requests; and whether there are any: else no page needs
-        # a fingerprint.
+        # Fingerprints of start requests.
         self._starts = BoundedSet()
+        # Whether there are start requests: else no page needs a fingerprint.
         self._has_starts = False
         # Hashes of the URLs of pages from sitemaps that go to the spider's default
         # callback.
@@ -236,7 +235,8 @@ class Twins:
         return self._has_starts and self._fingerprint(request) in self._starts
 
     def add_seeded(self, request: Request) -> None:
-        """Note that a page from a sitemap went to the scheduler."""
+        """Note that a page from a sitemap went to the scheduler, if it is for the
+        spider's default callback."""
         if request.callback is None and len(self._seeded) < _MAX_SEEDED_URLS:
             self._seeded.add(hash(request.url))
 
@@ -252,8 +252,8 @@ class Twins:
                 self._has_starts = True
 
     def _dropped(self, request: Request) -> None:
-        """Warn once that a page was lost for a callback: the dupe filter drops the
-        spider's own request."""
+        """Warn once that a callback doesn't get its page: the dupe filter drops the
+        spider's own *request*, since the one from a sitemap came first."""
         callback = request.callback
         default_callback = getattr(self._spider, "parse", None)
         is_for_default = callback is None or callback == default_callback
@@ -274,8 +274,8 @@ class Twins:
 
 
 class Feeder:
-    """Moves pages from the spool to the scheduler whenever that has room, in steps;
-    sources (the origins whose sitemaps name pages) take turns. In each step, it also
+    """Moves pages from the spool to the scheduler, in steps, whenever there is room.
+    Sources (the origins whose sitemaps name pages) take turns. In each step, it also
     has the loader request sitemaps and the verifier look at sites."""
 
     def __init__(
@@ -297,6 +297,7 @@ class Feeder:
         self._twins = Twins(context)
         settings = context.crawl.crawler.settings
         concurrency = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
+        # Twice the concurrency, so that no download slot is idle until the next step.
         self._guaranteed_pages = max(_GUARANTEED_PAGES, 2 * concurrency)
         self._running = False
         """Whether a next step is due."""
@@ -338,7 +339,8 @@ class Feeder:
         if self._is_over:
             return
         self._woken = False
-        # Seconds until the next step. None: wait to be woken.
+        # Seconds until the next step (so many if this one fails), or None: the next
+        # step waits for wake().
         delay: float | None = RETRY_SECONDS
         try:
             delay = self.step()
@@ -346,13 +348,14 @@ class Feeder:
         except sqlite3.Error:
             pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
-            self._failed(error)  # the scheduler's server is gone, its disk is full ...
+            # The scheduler's server may be gone, or its disk full, for example.
+            self._failed(error)
         self.forget()
         self.gauge()
         if delay is None and self._woken:
             delay = 0
-        # However often it is woken, one step follows another, with a turn of the event
-        # loop in between.
+        # However often wake() was called, one step follows another, and between them
+        # the event loop does other work.
         self._running = delay is not None
         if delay is not None:
             call_later(delay, self._run)
@@ -379,23 +382,23 @@ class Feeder:
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time (Slices in
         engine/timers.py). Return the seconds until the next step; None: wait to be
-        woken. With *everything*, regardless of the limits: the scheduler outlives the
-        process."""
+        woken. With *everything*, pages are scheduled regardless of the limits, since
+        the scheduler outlives the process."""
         if self._engine.paused and not everything:
             return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
         self._verifier.begin()
         has_more_sitemaps = self._loader.request_some()
+        # Sources with pages that may be requested, see Spool in seeding/spool.py.
         sources = self._spool.proven
-        fruitless = 0  # sources without room for a page, in a row
+        sources_without_room = 0  # in a row
         while len(sources):
-            is_stuck = self._is_full or fruitless > len(sources)
+            is_stuck = self._is_full or sources_without_room > len(sources)
             if is_stuck and not everything:
                 return _SECONDS_UNTIL_NEXT_STEP
-            if self._send_pages_of(sources.next_source(), everything=everything):
-                fruitless = 0
-            else:
-                fruitless += 1
+            source = sources.next_source()
+            had_room = self._send_pages_of(source, everything=everything)
+            sources_without_room = 0 if had_room else sources_without_room + 1
             if slices.renew_if_over():
                 return 0
         return 0 if has_more_sitemaps else None
@@ -411,7 +414,7 @@ class Feeder:
 
     def _send_pages_of(self, source: str, *, everything: bool) -> bool:
         """Schedule pages of a site that *source* names. Return whether there was room
-        for some."""
+        for any."""
         sites = self._spool.proven.sites_of(source)
         for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
@@ -425,8 +428,8 @@ class Feeder:
     def _room(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
-            # Requests for these pages may come to be held: then there must be room for
-            # them, too.
+            # Requests for these pages may have to be held, too: is there room for them
+            # among held requests?
             held = self._holding.held
             queue = held.queues.get(Origin.from_url(site.origin))
             if not held.room_for(queue):
@@ -438,21 +441,21 @@ class Feeder:
         return max(0, min(room, _PAGES_AT_A_TIME))
 
     def _room_in_foreign_scheduler(self) -> int:
-        """Return how many pages may go to a scheduler that keeps them, perhaps for
-        other processes: what counts is its length, without our own requests that are
-        being handed back to it."""
+        """Return how many pages may go to a scheduler that isn't Scrapy's, and keeps
+        them, perhaps for other processes. Its length has a limit; our own requests that
+        are being handed back to it don't count."""
         handed_back = self._holding.handing_back.waiting
         # length_hint() returns 0 if the scheduler can't tell its length.
         length = length_hint(self._engine.scheduler) - handed_back
         return _MAX_PAGES_OF_A_SITE - max(0, length)
 
     def _room_in_own_scheduler(self, site: Site) -> int:
-        """Return how many pages of *site* may go to Scrapy's scheduler: limits for the
-        site, for its source, and for all. It may be negative."""
+        """Return how many pages of *site* may go to Scrapy's scheduler, by the limits
+        for the site, for its source, and for all. The number may be negative."""
         outstanding = self.outstanding
         pages_of_site = outstanding.by_site[site.id]
-        is_new = pages_of_site == 0
-        if is_new and outstanding.sites_of[site.named_by] >= _MAX_SITES_OF_A_SOURCE:
+        sites_of_source = outstanding.sites_of[site.named_by]
+        if pages_of_site == 0 and sites_of_source >= _MAX_SITES_OF_A_SOURCE:
             return 0
         sources = self._spool.proven
         share_of_site = _MAX_PAGES_OF_A_SITE // sources.sites
@@ -473,12 +476,13 @@ class Feeder:
                 if self._send(page, site):
                     sent += 1
         finally:
-            # One stat for all of them: it takes as long as much of the work for a page.
+            # The stat is counted once for all pages: that takes as long as much of the
+            # work for one page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
     def _send(self, page: Page, site: Site) -> bool:
-        """Schedule a page. Return whether it still is one."""
+        """Schedule a page, if it is still wanted. Return whether it is."""
         request = self._wanted(page)
         if isinstance(request, Reason):
             self._crawl.stats.inc_value(request.stat)
@@ -498,19 +502,20 @@ class Feeder:
         return True
 
     def _schedule(self, request: Request, page: Page, site: Site) -> None:
-        """Hand *request* to the scheduler. One for a page that went there before (in an
-        earlier run, or the scheduler raised an exception) skips the dupe filter, which
-        may remember it."""
+        """Hand *request* to the scheduler. If the page went there before (in an earlier
+        run, or the scheduler raised an exception), the request skips the dupe filter,
+        which may remember it."""
         is_sent_again = page.id <= site.sent
         if is_sent_again:
-            # A handler sets dont_filter. It is called after that of OffsiteMiddleware,
-            # which must see the page unchanged.
+            # A signal handler sets dont_filter, because it is called after the handler
+            # of OffsiteMiddleware, which must see the request unchanged.
             self._signals.connect(_skip_dupe_filter, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)
         except Exception:
             self.outstanding.take_back(page.id)
-            # It may have reached the dupe filter, which would drop it the next time.
+            # The request may have reached the dupe filter, which would drop it the next
+            # time.
             site.sent = max(site.sent, page.id)
             raise
         finally:
@@ -530,9 +535,9 @@ class Feeder:
         return self._options.changed_page(request) or Reason.FILTERED
 
     def _request_for(self, page: Page) -> Request | None:
-        """Return a page's request; None if it can't be made any more: since the page
-        was accepted, perhaps in an earlier run, the spider's rules, Scrapy's, or the
-        spool's file have changed."""
+        """Return a page's request; None if it can't be made any more, because something
+        (the spider's rules, Scrapy's, or the spool's file) has changed since the page
+        was accepted, perhaps in an earlier run."""
         priority = self._crawl.settings.sitemap_page_priority
         try:
             return self._options.page_request(page.url, page.listing, priority)
@@ -540,7 +545,7 @@ class Feeder:
             return None
 
     def forget(self) -> None:
-        """Delete the rows of pages that are done."""
+        """Delete the rows of finished pages."""
         finished_rows = self.outstanding.finished
         self.outstanding.finished = []
         self._spool.forget(finished_rows)
@@ -623,6 +628,7 @@ class SitemapSeeding(ResolutionListener):
         """Note a request that is about to be sent, and let its origin seed. Return the
         check, see :meth:`check`, unless the request was *checked*. Called for each
         request."""
+        # An unusual URL has no prefix here: _visit() parses it.
         usual_url = USUAL_URL.match(request.url)
         prefix = usual_url[1] + "/" if usual_url else ""
         if prefix not in self.visited_prefixes:
@@ -663,15 +669,15 @@ class SitemapSeeding(ResolutionListener):
         if not is_new or self._discovery.mode == LISTED:
             return
         state = self._cache.get(origin)
-        # If nothing is known yet, resolved() lets the origin seed once there is an
-        # answer.
+        # If its robots.txt isn't known yet, resolved() lets the origin seed once there
+        # is an answer.
         if state is not None and not state.unreachable:
             self._seed(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Add the sitemaps that a new robots.txt lists, if its origin may seed; if it
-        lists none, perhaps a guess. Called with the answer of a *flight*, which is a
-        fetch of robots.txt."""
+        """Add the sitemaps that a new robots.txt lists, if its origin may seed; see
+        :meth:`_add_listed`. Called with the answer of a *flight*, which is a fetch of
+        robots.txt."""
         if flight.outcome is Outcome.UNREACHABLE or self._discovery.mode == LISTED:
             return
         if f"{state.origin}/" in self.visited_prefixes:
@@ -701,9 +707,10 @@ class SitemapSeeding(ResolutionListener):
     async def _add_listed(
         self, origin: Origin, resolving: Coroutine[Any, Any, dict[str, str]]
     ) -> None:
-        """Write the sitemaps that the robots.txt of *origin* lists into the spool; if
-        it lists none, perhaps a guess. *resolving* returns them, see
-        :func:`~scrapy_rep.seeding.discovery.resolve_all`."""
+        """Write the sitemaps that the robots.txt of *origin* lists into the spool.
+        *resolving* returns them, see
+        :func:`~scrapy_rep.seeding.discovery.resolve_all`. If there are none, look for
+        links and guess, if ``REP_SITEMAP_GUESS`` is on."""
         source = str(origin)
         hosts = await resolving
         if hosts:
@@ -748,7 +755,7 @@ class SitemapSeeding(ResolutionListener):
         self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
 
     async def _keep_up(self) -> None:
-        """Open the spool, or write what couldn't be written; every second."""
+        """Open the spool, or write what couldn't be written. Called every second."""
         self._feeder.forget()
         is_opened_now = await self._spool.open_or_flush()
         if not is_opened_now:
@@ -772,7 +779,7 @@ class SitemapSeeding(ResolutionListener):
     @property
     def _has_unfinished(self) -> bool:
         """Whether there are sitemaps or pages that this process has yet to deal with.
-        Those in a scheduler that processes share may be another one's."""
+        What is in a scheduler that processes share may be for another process."""
         if self._context.engine.scheduler_is_foreign:
             return False
         return self._spool.unread() > 0 or self._feeder.pages_left > 0
@@ -786,7 +793,7 @@ class SitemapSeeding(ResolutionListener):
         while self._adding and not self._spool.over:
             await pause()
         if self._spool.durable:
-            return  # the next run gets it
+            return  # the next run gets what waits
         if self._context.engine.scheduler_outlives:
             await self._hand_over_everything()
         self._report_unfinished()
@@ -795,8 +802,8 @@ class SitemapSeeding(ResolutionListener):
     def _complete_if_all_was_seen(self) -> None:
         """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps
         listed, if it has."""
-        # A crawl that has read nothing (the sites were down, say) must not keep pages
-        # away that were changed before it.
+        # If this crawl has read nothing (the sites were down, say), the next one must
+        # still request pages that were changed before this one began.
         has_read = self._log.has_read or self._spool.had_done
         started_at = self._spool.started_at
         if started_at is None or self._spool.over or not has_read:
@@ -833,8 +840,8 @@ class SitemapSeeding(ResolutionListener):
             )
 
     def _warn_of_no_seeds(self) -> None:
-        """Warn that sitemaps should seed the crawl, and none could: it would end
-        without a word."""
+        """Warn if sitemaps should have seeded the crawl, and none could: otherwise, it
+        would end without a word."""
         stats = self._context.stats
         if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
             return
@@ -847,7 +854,8 @@ class SitemapSeeding(ResolutionListener):
 
     async def _spider_closed(self, reason: str) -> None:
         """Report what is left, and close the spool."""
-        if self._spool.durable:  # sitemaps that were on their way have been read since
+        if self._spool.durable:
+            # Only now, sitemaps that were on their way have been read.
             self._report_unfinished()
         self._spool.end()
         if reason == "finished":

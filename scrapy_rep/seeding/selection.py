@@ -1,6 +1,7 @@
-"""Which entries of a sitemap become requests, and why the others do not (REP.md section
-9). Those on another host wait in the spool (seeding/spool.py) until it is known whether
-that host lists the sitemap (the "location scope" of sitemaps.org)."""
+"""Decides which entries of a sitemap become requests, and why the others do not (REP.md
+section 9). Entries on another host wait in the spool (seeding/spool.py) until it is
+known whether that host's robots.txt lists the sitemap. That is the proof that they
+need (the "location scope" of sitemaps.org)."""
 
 from __future__ import annotations
 
@@ -42,42 +43,45 @@ from scrapy_rep.text import MAX_LISTED_IDN, Encoder, counted, resolve_sitemap
 
 logger = get_logger(__name__)
 
-# Characters of an entry's JSON that a page's request carries: some entries have very
-# long texts.
+# A page's request carries its entry as JSON, with at most this many characters: some
+# entries have very long texts.
 _MAX_ENTRY_JSON = 65_536
-# Characters of this JSON in the requests for all pages of one entry: alternates
-# multiply it.
+# The requests for all pages of one entry have at most this many characters of JSON
+# together: each alternate is a page with the same entry.
 _MAX_ENTRY_JSON_IN_ALL = 1 << 20
-# Characters of a lastmod that are left of a longer entry.
+# Of a longer entry, only this many characters of its lastmod are left.
 _MAX_DATE = 100
-# Alternate URLs of one entry that are requested: more can only be an attack.
+# At most this many alternate URLs of one entry are requested: more can only be an
+# attack.
 _MAX_ALTERNATES = 1000
-# Writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have put it
-# there) becomes text.
+# This writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have added
+# it) becomes text.
 _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 
-# URL prefixes whose verdict is remembered while a sitemap is read.
-_MAX_JUDGED_PREFIXES = 10_000
+# While a sitemap is read, the sites of at most this many URL prefixes are remembered.
+_MAX_PREFIXES = 10_000
 
-# Pages that have waited for a proof, and are accepted or rejected at a time: then the
-# event loop has its turn.
+# When it is known what a host lists, so many of the pages that wait for that are
+# accepted or rejected at a time: then the event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
-# Origins whose robots.txt is awaited as proof at a time.
+# At most this many origins are asked for their robots.txt, as proof, at a time.
 _MAX_SITES_ASKED = 16
 # Seconds after which an origin counts as silent, and no longer takes the place of
 # others.
 _SECONDS_UNTIL_SILENT = 2.0
-# Silent origins whose answer is awaited: each is a fetch in flight.
+# The answers of at most this many silent origins are awaited: each is a fetch in
+# flight.
 _MAX_SILENT = 128
-# Sites of one source that are tried when it is the source's turn.
+# So many sites of a source are tried when it is the source's turn.
 _UNPROVEN_SITES_TRIED_AT_A_TURN = 128
 # Seconds until the next look at an unreachable origin.
 _SECONDS_UNTIL_NEXT_LOOK = 0.25
 
-# Warnings per origin: an index may list 50,000 missing sitemaps.
+# Each origin gets at most this many warnings: an index may list 50,000 missing
+# sitemaps.
 _MAX_WARNINGS = 5
-# Origins whose warnings are counted, and sitemaps that are remembered as undecided.
-# Further origins share one count.
+# The warnings of at most this many origins are counted (further origins share one
+# count), and at most this many sitemaps are remembered as Undecided.
 _MAX_REMEMBERED = 10_000
 
 
@@ -103,6 +107,7 @@ class Reason(Enum):
 
     @property
     def stat(self) -> str:
+        """The stat that counts entries that were rejected for this reason."""
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
@@ -115,12 +120,12 @@ CHOSEN = {
     Reason.KNOWN,
     Reason.START,
 }
-"""Reasons that the project has chosen, or by which nothing is lost."""
+"""Reasons that the project has chosen, or for which nothing is lost."""
 
 
 def host_of(origin: Origin) -> str:
-    """Return the host as in REP.md section 9: the same for http and https, not for
-    other ports."""
+    """Return the host as in REP.md section 9: the same for http and https, with the
+    port if that isn't the usual one."""
     default_port = {"http": 80, "https": 443}.get(origin.scheme)
     if origin.port == default_port:
         return origin.host
@@ -129,8 +134,8 @@ def host_of(origin: Origin) -> str:
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text.
-    Of an entry too long for its *pages*, the requests that get it, only ``lastmod`` is
-    left."""
+    The requests for so many *pages* get it. If it is too long for that, only its
+    ``lastmod`` is left."""
     fields = {name: value for name, value in entry.items() if name != "loc"}
     lastmod = fields.get("lastmod")
     if not lastmod:
@@ -155,12 +160,12 @@ class ListedSitemap(NamedTuple):
 
 
 class SiteOfPrefix(NamedTuple):
-    """Where the pages go whose URLs have the same prefix."""
+    """The site of pages whose URLs have the same prefix."""
 
     number: int
-    """The number of their site in the spool."""
+    """The number that the site (seeding/spool.py) has in the spool."""
     needs_proof: bool
-    """Whether their host has to list the sitemap."""
+    """Whether the host of these pages has to list the sitemap."""
 
 
 class AcceptedPage(NamedTuple):
@@ -191,13 +196,13 @@ class Selection:
         self._domain: str | None = None
         if self._settings.sitemap_cross_host == "site":
             self._domain = registrable_domain(led_by.host)
-        # Pages that sitemaps of this origin have brought so far.
+        # How many pages sitemaps of this origin have brought so far.
         self._origin_urls = context.spool.counts(sitemap.origin).urls
-        # Encodes the URLs of entries: hosts that aren't ASCII take time, so these have
-        # a limit.
+        # This encodes the URLs of entries. Hosts that aren't ASCII take time, so those
+        # of one sitemap have a limit.
         self._encode = Encoder(MAX_LISTED_IDN)
-        # What _judge() returned for prefixes of URLs: most URLs of a sitemap have the
-        # same one.
+        # What _site_for() returned for prefixes of URLs: most URLs of a sitemap have
+        # the same one.
         self._by_prefix: dict[str, SiteOfPrefix | Reason] = {}
         self.accepted = 0
         """How many entries were accepted."""
@@ -217,8 +222,8 @@ class Selection:
             await self._select_pages(kept)
 
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
-        """Return what the spider's ``sitemap_filter`` leaves of *entries*, which
-        doesn't get damaged ones."""
+        """Return what the spider's ``sitemap_filter`` leaves of *entries*. It doesn't
+        get damaged ones, which are rejected."""
         sound = [entry for entry in entries if not entry.get("broken")]
         broken = len(entries) - len(sound)
         kind_name = ""
@@ -250,8 +255,8 @@ class Selection:
         return kept
 
     def _reason_of_date(self, entry: SitemapEntry) -> Reason | None:
-        """Return why the project doesn't want a page that was changed then; None if it
-        does, or if the date is missing or can't be read, which is counted."""
+        """Return why the project doesn't want an entry with this date; None if it
+        does, or if the date is missing or can't be read (which is counted)."""
         since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
@@ -263,7 +268,7 @@ class Selection:
         if since and changed_at < since:
             return Reason.OLD
         if self.reader.kind is Kind.INDEX:
-            # The date is a sitemap's. One that was changed lately may still list older
+            # The date is a sitemap's: if it was changed lately, it may still list older
             # pages.
             return None
         if until and changed_at >= until:
@@ -348,7 +353,7 @@ class Selection:
             url, prefix = self._encode.page(loc)
             site = self._by_prefix.get(prefix)
             if site is None:
-                site = await self._spool.retry(self._judge, prefix)
+                site = await self._spool.retry(self._site_for, prefix)
         except ValueError:
             return Reason.INVALID
         if not self._options.callback_for(url).is_wanted:
@@ -361,12 +366,12 @@ class Selection:
         page = NewPage(site.number, self.sitemap.id, url, entry_json)
         return AcceptedPage(page, site.needs_proof)
 
-    def _judge(self, prefix: str) -> SiteOfPrefix | Reason:
+    def _site_for(self, prefix: str) -> SiteOfPrefix | Reason:
         """Return the site of URLs with this *prefix* (scheme, host and port), or why
         they are rejected. Remember the result for further URLs."""
         origin = Origin.from_url(prefix)
         needs_proof = self._needs_proof(origin)
-        # Whether the proof needs no request, since the origin's robots.txt is known.
+        # Whether the origin's robots.txt is known, so that the proof needs no request.
         has_robots = False
         if needs_proof:
             state = self._cache.get(origin)
@@ -377,12 +382,12 @@ class Selection:
             proven=not needs_proof,
             has_robots=has_robots,
         )
-        verdict: SiteOfPrefix | Reason = Reason.HOSTS
+        site: SiteOfPrefix | Reason = Reason.HOSTS
         if number is not None:
-            verdict = SiteOfPrefix(number, needs_proof)
-        if len(self._by_prefix) < _MAX_JUDGED_PREFIXES:
-            self._by_prefix[prefix] = verdict
-        return verdict
+            site = SiteOfPrefix(number, needs_proof)
+        if len(self._by_prefix) < _MAX_PREFIXES:
+            self._by_prefix[prefix] = site
+        return site
 
     def _needs_proof(self, origin: Origin) -> bool:
         """Return whether the sitemap's pages on *origin* count only if that origin's
@@ -406,14 +411,14 @@ class Selection:
 
 @dataclass(slots=True)
 class Undecided:
-    """A sitemap of which no page was accepted at once, and some wait for the robots.txt
-    of their hosts: if all of these are rejected, too, nothing was taken from it."""
+    """A sitemap of which all accepted pages wait for the robots.txt of their hosts: if
+    these are all rejected in the end, nothing was taken from the sitemap."""
 
     waiting: int = 0
-    """How many pages wait. All are added when the sitemap has been read to its end;
-    those that are rejected before that make the number negative meanwhile."""
+    """How many pages wait. They are added when the sitemap has been read to its end;
+    pages that are rejected before then make the number negative meanwhile."""
     last_reason: Reason | None = None
-    """Why the last one was rejected."""
+    """Why the last page was rejected."""
 
 
 class SitemapLog:
@@ -427,11 +432,11 @@ class SitemapLog:
         """Whether a sitemap was read in this run."""
         # How many problems each origin's sitemaps had.
         self._problems: Counter[str] = Counter()
-        # Both log the first ten at INFO level, the others at DEBUG level (Limiter in
-        # engine/log.py).
+        # These log the first ten sitemaps at INFO level, the others at DEBUG level
+        # (Limiter in engine/log.py).
         self._log_read = Limiter(logger, "sitemaps read")
         self._log_unread = Limiter(logger, "sitemaps not read")
-        # By the sitemap's URL.
+        # Undecided sitemaps, by URL.
         self._undecided: dict[str, Undecided] = {}
 
     def read(self, sitemap_kind: Kind, selection: Selection) -> None:
@@ -451,21 +456,21 @@ class SitemapLog:
         )
         self._log_result(sitemap_kind, selection, rejected)
         if accepted and accepted == selection.unproven:
-            # All accepted pages wait for a proof. If none gets it, that is worth a
-            # warning: nothing was taken from this sitemap.
+            # All accepted pages wait for a proof. If there is none for any of them,
+            # nothing was taken from this sitemap, which is worth a warning.
             self._count_waiting(sitemap.origin, sitemap.url, accepted)
 
     def _count_entries(self, selection: Selection, rejected: Counter[Reason]) -> None:
         """Count a sitemap, and its entries, in the stats."""
-        count = self._context.stats.inc_value
-        count("rep/sitemaps/fetched")
-        count("rep/sitemaps/urls", selection.reader.count)
+        inc_value = self._context.stats.inc_value
+        inc_value("rep/sitemaps/fetched")
+        inc_value("rep/sitemaps/urls", selection.reader.count)
         if selection.undated:
-            count("rep/sitemaps/undated", selection.undated)
+            inc_value("rep/sitemaps/undated", selection.undated)
         if rejected and not selection.accepted:
-            count("rep/sitemaps/nothing_taken")
+            inc_value("rep/sitemaps/nothing_taken")
         for reason, entries in rejected.items():
-            count(reason.stat, entries)
+            inc_value(reason.stat, entries)
 
     def _log_result(
         self, sitemap_kind: Kind, selection: Selection, rejected: Counter[Reason]
@@ -484,8 +489,8 @@ class SitemapLog:
                 f" ({selection.unproven:,} waiting for another host's robots.txt)"
             )
         if rejected:
-            counts = [f"{count:,} {reason.value}" for reason, count in rejected.items()]
-            message += f"; rejected: {', '.join(counts)}"
+            parts = [f"{count:,} {reason.value}" for reason, count in rejected.items()]
+            message += f"; rejected: {', '.join(parts)}"
         if problem:
             message += "; problem: %(problem)s"
         values = {
@@ -501,17 +506,16 @@ class SitemapLog:
             self.warn(sitemap.origin, message, **values)
 
     def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
-        """Note that *count* entries of *sitemap*, to which *origin* led, were rejected
-        after a wait."""
+        """Note that *count* entries of *sitemap*, to which *origin* led, have waited
+        for a proof, and were rejected."""
         self._context.stats.inc_value(reason.stat, count)
         self._count_waiting(origin, sitemap, -count, reason)
 
     def _count_waiting(
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
-        """Note that so many more *entries* of the sitemap at *url* wait; if it is
-        negative, that so many no longer wait, but were rejected for this *reason*. Warn
-        if none is left."""
+        """Note that so many more *entries* of the sitemap at *url* wait. If the number
+        is negative, so many were rejected for this *reason*. Warn if none is left."""
         undecided = self._undecided.pop(url, None) or Undecided()
         undecided.waiting += entries
         if reason is not None:
@@ -548,8 +552,8 @@ class SitemapLog:
         rejected: dict[str, int] | None = None,
         failed: str | None = None,
     ) -> None:
-        """Put on record what became of *sitemap*. The arguments are fields of the line,
-        see docs/observing.md."""
+        """Put on record what became of *sitemap*. The other arguments are fields of the
+        line, see docs/observing.md."""
         found_by = sitemap.found.name.lower()
         referrer = f"{sitemap.origin}/robots.txt"
         if sitemap.chain:
@@ -571,8 +575,8 @@ class SitemapLog:
         )
 
     def warn(self, origin: str, message: str, /, **values: Any) -> None:
-        """Log a problem with an origin's sitemaps, as a warning if it is one of the
-        first."""
+        """Log a problem with an origin's sitemaps: the first ones as warnings, others
+        at DEBUG level."""
         has_room = len(self._problems) < _MAX_REMEMBERED
         # Origins for which there is no room share one count.
         key = ""
@@ -590,8 +594,8 @@ class SitemapLog:
 
 class Verifier:
     """Accepts or rejects pages that wait in the spool because they are on another host
-    than their sitemap: they count if the robots.txt of that host lists the sitemap.
-    Looks at a few sites at a time."""
+    than their sitemap: accepts them if that host's robots.txt lists the sitemap (the
+    proof). Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
@@ -604,11 +608,12 @@ class Verifier:
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             # Without a Twisted reactor, only half of CONCURRENT_REQUESTS robots.txt
             # files are fetched at a time (origins/flights.py). Half of these are left
-            # to requests of the crawl, and silent origins keep their places.
+            # to requests of the crawl, so a quarter is for proofs. Silent origins keep
+            # their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that have a place, by number: they are being looked at, or were a moment
-        # ago.
+        # Sites that have one of the _max_asked places, by number: they are being looked
+        # at, or were a moment ago.
         self._asked: dict[int, Site] = {}
         # Sites that have lost their place to another one, since their origins didn't
         # answer soon. They are still being looked at.
@@ -618,22 +623,22 @@ class Verifier:
         """Look at some of the sites whose pages wait for a proof; their sources take
         turns."""
         sources = self._spool.unproven
-        fruitless = 0  # sources without a site to look at, in a row
-        while fruitless < len(sources):
+        sources_without_site = 0  # in a row
+        while sources_without_site < len(sources):
             is_ending = self._spool.over or self._spool.ending
             if is_ending or len(self._asked) >= self._max_asked:
                 return
             site = self._next_site(sources.next_source())
             if site is None:
-                fruitless += 1
+                sources_without_site += 1
                 continue
-            fruitless = 0
+            sources_without_site = 0
             self._asked[site.id] = site
             deferred_from_coro(self._look_at(site))
 
     def _next_site(self, source: str) -> Site | None:
-        """Return a site to look at that *source* names; None if there is none, or no
-        place for it."""
+        """Return a site to look at, of those that *source* names; None if there is no
+        site, or no place for one."""
         if not _has_place(source, self._asked, self._max_asked):
             return None
         if not _has_place(source, self._silent, self._max_silent):
@@ -653,18 +658,19 @@ class Verifier:
             self._spool.wake()
 
     async def _look_at(self, site: Site) -> None:
-        """Try to settle *site*. It has a place until that is done; if it must be tried
-        again, a moment longer, so that this isn't at once."""
+        """Try to settle *site*, which has a place until that is done. If the site must
+        be tried again, it keeps the place a moment longer, so that it isn't tried
+        again at once."""
         is_settled = False
-        silence = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
+        silence_timer = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
             is_settled = await self._try(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
-            silence.cancel()
-            is_over = is_settled or self._spool.ending
-            pause_seconds = 0 if is_over else _SECONDS_UNTIL_NEXT_LOOK
+            silence_timer.cancel()
+            is_done = is_settled or self._spool.ending
+            pause_seconds = 0 if is_done else _SECONDS_UNTIL_NEXT_LOOK
             call_later(pause_seconds, self._free_place, site)
 
     def _free_place(self, site: Site) -> None:
@@ -676,8 +682,8 @@ class Verifier:
 
     async def _try(self, site: Site) -> bool:
         """Accept or reject the pages of *site* once it is known which sitemaps its
-        origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return whether
-        that was so; otherwise it is to be tried again."""
+        origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return False if
+        the site is to be tried again."""
         origin = Origin.from_url(site.origin)
         now = time.monotonic()
         if site.asked_at is None:
@@ -722,7 +728,7 @@ class Verifier:
             await self._spool.retry(self._settle, site, listed_urls, reason)
             await pause()
         if reason is Reason.UNPROVEN:
-            # If nobody else waits for this fetch, it must not keep the crawl open.
+            # The fetch must not keep the crawl open if nobody else waits for it.
             self._origins.flights.abandon(origin)
         return True
 
@@ -743,9 +749,10 @@ class Verifier:
 
 
 def _has_place(source: str, sites: dict[int, Site], limit: int) -> bool:
-    """Whether another site that *source* names may be added to *sites*, which may be
-    *limit* at most. A source may have no more of them than places are left, so that
-    there is always one for another source."""
+    """Whether another site that *source* names may be added to *sites*, of which there
+    may be *limit*. A source may have no more of them than places are left, so that
+    there is always one for another source. The limit itself is checked elsewhere:
+    *sites* may be full."""
     sites_of_source = [site for site in sites.values() if site.named_by == source]
     places_left = limit - len(sites)
     return not sites_of_source or len(sites_of_source) < places_left
@@ -763,9 +770,9 @@ def registrable_domain(host: str) -> str | None:
 
 @cache
 def _extractor() -> TLDExtract:
-    # No URLs, so that it never uses the network. No folder, so that it never uses
-    # another program's copy of the list. With private domains, since two users of
-    # github.io are two sites.
+    # Without URLs, it never uses the network. Without a folder, it never uses another
+    # program's copy of the list. With private domains, two users of github.io are two
+    # sites.
     return TLDExtract(
         cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
     )

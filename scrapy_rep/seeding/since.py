@@ -1,5 +1,6 @@
-"""From which date on pages of sitemaps are wanted: ``REP_SITEMAP_SINCE``. With
-``"last"``, a storage keeps when the spider's last crawl that ended in order began."""
+"""Determines from which date on pages of sitemaps are wanted (``REP_SITEMAP_SINCE``).
+With ``"last"``, that is when the spider's last crawl that ended in order began, which a
+storage keeps."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Since:
         self._began_at: float | None = None
 
     async def begin(self) -> None:
-        """Ask the storage for the date, if that is what the setting says."""
+        """Ask the storage for the date, if the setting is ``"last"``."""
         if not self._is_last:
             return
         storage = self._storage
@@ -93,8 +94,8 @@ class Since:
         if other_began_at is None:
             return iso(began_at)
         if value == self._stored:
-            # Nobody has changed it since this run began. A later date stays: of a crawl
-            # between two runs with this JOBDIR, say.
+            # Nobody has changed the value since this run began. A later date stays: it
+            # may be of a crawl between two runs with this JOBDIR.
             return iso(max(other_began_at, began_at))
         # A crawl of this spider that ran beside this one has ended, and each may have
         # read sitemaps for the other: the earlier beginning counts.

@@ -1,10 +1,10 @@
-"""What sitemaps list and the crawl has not requested yet, in a SQLite file: under
+"""Keeps what sitemaps list and the crawl has not requested yet in a SQLite file: under
 JOBDIR, or without one in a temporary file, which SQLite deletes itself.
 
 Sitemaps that are done stay there, so that none is read twice in any run with the same
 JOBDIR.
 
-Each site (see :class:`Site`) has a cursor: pages whose row has a number up to it went
+Each site (see :class:`Site`) has a cursor, the row of the last of its pages that went
 to the scheduler. The row of a page is deleted once the crawl is done with the page.
 Rows up to the cursor that are left when the file is opened were in progress when the
 process ended, so the next run requests their pages again: nothing is lost, and after a
@@ -40,7 +40,7 @@ T = TypeVar("T")
 FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 
 RETRY_SECONDS = 1.0
-"""Until the next attempt where the file, or the scheduler, has failed."""
+"""How long to wait after the file, or the scheduler, has failed."""
 
 WAITING = 0
 """State of a sitemap that is to be requested."""
@@ -76,8 +76,8 @@ CREATE TABLE IF NOT EXISTS job (id INTEGER PRIMARY KEY, started_at REAL NOT NULL
 """
 
 MAX_HOSTS = 100
-"""Other hosts that one origin's sitemaps may name, so that these can't make us ask any
-number of hosts."""
+"""How many other hosts one origin's sitemaps may name, so that they can't make us ask
+any number of hosts."""
 
 
 class NewPage(NamedTuple):
@@ -123,13 +123,14 @@ class Found(IntEnum):
     LISTED = 0
     """A robots.txt, an index or the spider lists it."""
     GUESSED = 1
-    """Nobody does: it is at one of the usual places."""
+    """Nobody lists it: it has one of the usual paths (GUESSES in seeding/loader.py)."""
     LINKED = 2
     """A page links to it."""
 
     @classmethod
     def of(cls, number: object) -> Found:
-        """Return what *number*, which others may have written, means."""
+        """Return what *number* means; LISTED if it means nothing, since others may have
+        written it."""
         for member in cls:
             if member == number:
                 return member
@@ -146,14 +147,14 @@ class SitemapRow(NamedTuple):
     origin: str
     """The origin whose robots.txt led to it."""
     chain: tuple[str, ...]
-    """The URLs of the indexes that led to it. The robots.txt lists the first of
-    them."""
+    """The URLs of the indexes that led to it, the one that the robots.txt lists
+    first."""
     found: Found
 
     @property
     def lineage(self) -> tuple[str, ...]:
-        """The URLs of its indexes and its own. Another host must list one of these in
-        its robots.txt, so that entries on that host count."""
+        """The URLs of its indexes and its own. Entries on another host count only if
+        the robots.txt of that host lists one of these."""
         return (*self.chain, self.url)
 
 
@@ -161,24 +162,26 @@ class OriginCounts(NamedTuple):
     """What sitemaps of one origin have brought in all runs."""
 
     files: int
-    """Sitemaps to which the origin has led."""
+    """To how many sitemaps the origin has led."""
     urls: int
-    """Pages that these list."""
+    """How many pages from these were added."""
 
 
 class AddedSitemaps(NamedTuple):
-    """What became of sitemaps that were to be added. Known ones are in neither list."""
+    """What became of sitemaps that were to be added. Those that were known already
+    are in neither list."""
 
     new: list[str]
     """URLs of those that were added."""
     beyond_limit: list[str]
-    """URLs of those that were not: their origin may bring no more."""
+    """URLs of those that were not, since their origin may bring no more."""
 
 
 @dataclass(slots=True)
 class Site:
-    """The pages that wait of one origin, as far as they are from the sitemaps of one
-    origin, the source. Pages of an origin that two sources name are two sites."""
+    """The waiting pages of one origin that one source names, which is the origin whose
+    robots.txt led to their sitemaps. If two sources name pages of one origin, these
+    are two sites."""
 
     id: int
     """Its number, which the rows of its pages have."""
@@ -201,11 +204,11 @@ class Site:
     clock."""
 
 
-def count_down(counts: Counter[T], key: T) -> None:
-    """Count one less of *key*, and remove it from *counts* with the last one."""
-    counts[key] -= 1
-    if counts[key] <= 0:
-        del counts[key]
+def count_down(counter: Counter[T], key: T) -> None:
+    """Count one less of *key*; if none is left, remove it from *counter*."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
 
 
 class Sources:
@@ -214,8 +217,8 @@ class Sources:
     they are 50,000."""
 
     def __init__(self) -> None:
-        # By source, and then by their numbers. In both, the next one whose turn it is
-        # comes first.
+        # Sites by source, and then by number. The source whose turn is next comes
+        # first, and so does the site.
         self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
         self.sites = 0
         """How many sites there are."""
@@ -252,7 +255,8 @@ class Sources:
         return self._sites[source]
 
     def add_waiting(self, site: Site, pages: int) -> None:
-        """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
+        """Add the number *pages*, which may be negative, to those of *site* that
+        wait."""
         site.waiting += pages
         self.waiting[site.named_by] += pages
         if self.waiting[site.named_by] <= 0:
@@ -263,7 +267,7 @@ class _Recovered(NamedTuple):
     """What an earlier run has left."""
 
     sites: list[Site]
-    """Those with pages that wait."""
+    """Sites with pages that wait."""
     started_at: float
     """When the first run with this file began."""
     has_done: bool
@@ -273,7 +277,7 @@ class _Recovered(NamedTuple):
 def _recover(db: sqlite3.Connection) -> _Recovered:
     """Read what an earlier run has left in the file, and prepare the file for this
     run."""
-    # Ask again for what an earlier run has asked for and not read, or in vain.
+    # Sitemaps that an earlier run has asked for, and not read, are asked for again.
     db.execute(
         "UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED)
     )
@@ -300,8 +304,7 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
 
 
 def _started_at(db: sqlite3.Connection) -> float:
-    """Return when the first run with this file began; that is now, if the file doesn't
-    say."""
+    """Return when the first run with this file began; now, if the file doesn't say."""
     now = time.time()
     db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
     [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
@@ -312,8 +315,8 @@ def _started_at(db: sqlite3.Connection) -> float:
 
 
 class Spool:
-    """Sitemaps and pages that wait. Reads raise ``sqlite3.Error`` while the file can't
-    be used; what is written is kept in memory then."""
+    """Keeps sitemaps and pages that wait. Methods that read raise ``sqlite3.Error``
+    while the file can't be used; what is written is kept in memory meanwhile."""
 
     def __init__(
         self, directory: str | None, seconds: float, spider: Spider | None
@@ -321,8 +324,8 @@ class Spool:
         """*directory*: JOBDIR, or None. *seconds*: how long seeding waits for a file
         that fails."""
         path = Path(directory, FILE_NAME) if directory else None
-        # Writes rows, or replaces those with the same first column. What can't be
-        # written is kept in memory meanwhile. See storages/journal.py.
+        # The journal (storages/journal.py) writes rows, in place of those with the same
+        # first column. What can't be written is kept in memory meanwhile.
         self._journal = Journal(
             path,
             _SCHEMA,
@@ -332,8 +335,8 @@ class Spool:
             "and reads the sitemaps again",
             gauge="rep/down/sitemaps",
         )
-        # Returns rows for a query; raises sqlite3.Error while the file lacks what is
-        # only in memory.
+        # This returns the rows for a query, or raises sqlite3.Error while the file
+        # lacks what is only in memory.
         self._read = self._journal.read_latest
         self._seconds = seconds
         self.durable = directory is not None
@@ -351,7 +354,7 @@ class Spool:
         """Sites whose pages wait for room in the scheduler."""
         self.unproven = Sources()
         """Sites whose pages wait for their origin's robots.txt."""
-        # All sites of both, by number.
+        # All sites of these two, by number.
         self._sites: dict[int, Site] = {}
         self.waiting = 0
         """How many pages wait, of all sites."""
@@ -362,8 +365,8 @@ class Spool:
         """Whether an earlier run is done with some sitemaps: they aren't read again."""
 
     async def open_or_flush(self) -> bool:
-        """Open the file if it isn't open, and return whether that worked; else write
-        what couldn't be written so far, and return False. Called every second."""
+        """Open the file if it isn't open; otherwise, write what couldn't be written so
+        far. Return whether the file was opened. Called every second."""
         recovered = None
         if self.opened:
             await self._journal.flush()
@@ -423,8 +426,8 @@ class Spool:
             await pause(RETRY_SECONDS)
 
     def is_kept(self) -> bool:
-        """Whether the next run gets what waits, and what was requested and isn't
-        done."""
+        """Whether the next run gets what waits, and what was requested and is not
+        finished."""
         return self.durable and not self.over
 
     def waiting_of(self, origin: str) -> int:
@@ -448,7 +451,7 @@ class Spool:
     ) -> AddedSitemaps:
         """Add the sitemaps that *origin* has led to, unless they are known.
 
-        :param hosts: the origin that each is fetched from, by its URL
+        :param hosts: the origin that each is fetched from, by the sitemap's URL
         :param chain: the indexes that list them, see :class:`SitemapRow`
         :param how: how they were found
         :param limit: how many *origin* may bring in all; None: any number
@@ -475,8 +478,8 @@ class Spool:
         return AddedSitemaps(new, beyond_limit=unknown[room:])
 
     def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
-        """Return the next sitemap to fetch from *host* of those to which *origin* has
-        led, and mark it as asked for."""
+        """Return the next of the sitemaps to which *origin* has led and which are
+        fetched from *host*, and mark it as asked for."""
         condition = "origin = ? AND host = ? AND state = 0 ORDER BY id"
         sitemap = self._first_sitemap(condition, origin, host)
         if sitemap is not None:
@@ -484,11 +487,12 @@ class Spool:
         return sitemap
 
     def sitemap(self, url: str) -> SitemapRow | None:
-        """Return a sitemap; None if it is unknown, or over for this run."""
+        """Return the sitemap at *url*; None if it is unknown, or this run is done with
+        it."""
         return self._first_sitemap(f"url = ? AND state < {DONE}", url)
 
     def mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Write a sitemap with its *state*."""
+        """Write a sitemap, which may be new, with its *state*."""
         row = (
             sitemap.id,
             sitemap.url,
@@ -532,8 +536,8 @@ class Spool:
         return origin
 
     def next_host(self, origin: str, after: str) -> str | None:
-        """Return the first host after *after* with sitemaps that wait to which *origin*
-        has led."""
+        """Return the first host after *after* that has sitemaps, to which *origin* has
+        led, that wait."""
         query = (
             "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
         )
@@ -560,9 +564,9 @@ class Spool:
         """Return the number of a site, which is added if it is new. See :class:`Site`
         for the parameters.
 
-        None if *named_by* has named too many other origins already that need a proof.
-        One of which the crawl *has_robots* is added nevertheless: the proof needs no
-        request.
+        None if *named_by* has already named too many other origins that need a proof.
+        An origin whose robots.txt is known (*has_robots*) is added all the same: its
+        proof needs no request.
         """
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
         known_numbers = self._read(query, named_by, origin, proven)
@@ -606,7 +610,7 @@ class Spool:
     def _add_pages(self, pages: list[NewPage]) -> None:
         """Write *pages* into the file, and count them as waiting."""
         pages_by_site = Counter(page.site for page in pages)
-        # Read before anything is written: if the file fails, nothing has been added.
+        # These are read before anything is written: if that fails, nothing was added.
         sites = [self._site_by_number(number) for number in pages_by_site]
         rows = [(self._journal.new_id("pages"), *page) for page in pages]
         self._journal.put("pages", *rows)
@@ -615,14 +619,15 @@ class Spool:
         self.wake()
 
     def _add_waiting(self, site: Site, pages: int) -> None:
-        """Note that so many more *pages* of *site* wait, which may be the first
+        """Note that so many more *pages* of *site* wait. They may be its first
         ones."""
         self._sites[site.id] = site
         self._sources_of(site).add(site)
         self._count_waiting(site, pages)
 
     def _count_waiting(self, site: Site, pages: int) -> None:
-        """Note that so many more *pages* of *site* wait; fewer, if it is negative."""
+        """Add the number *pages*, which may be negative, to those of *site* that wait.
+        A site without any is forgotten."""
         self.waiting += pages
         sources = self._sources_of(site)
         sources.add_waiting(site, pages)
@@ -650,8 +655,8 @@ class Spool:
 
     def take(self, site: Site, limit: int) -> Iterator[Page]:
         """Yield the next pages of a site, and write its new cursor. A page counts as
-        taken once the next one is asked for: if the caller raises an exception, it will
-        come again."""
+        taken once the next one is asked for: if the caller raises an exception, the
+        page will come again."""
         pages = self.next_pages(site, limit)
         if pages and pages[-1].id > site.sent:
             cursor = pages[-1].id
@@ -663,13 +668,14 @@ class Spool:
             self._count_waiting(site, -1)
 
     def forget(self, rows: Iterable[int]) -> None:
-        """Delete the *rows* of pages with which the crawl is done."""
+        """Delete these *rows* of pages, with which the crawl is done."""
         self._journal.delete("pages", *rows)
 
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
-        """Let *accepted* go to the scheduler, of these *pages* of *site*; the others
-        are rejected."""
-        # Accepted pages move to the site of the same origin and source that is proven.
+        """Let those of *pages*, all of *site*, that are *accepted* go to the scheduler,
+        and reject the others."""
+        # Accepted pages move to the site of the same origin and source that is proven,
+        # which is never refused: "or 0" is for mypy.
         proven_site = self.site(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:
