@@ -143,7 +143,8 @@ ANSWERS = {
     "none": "without an answer",
 }
 """How the summary and the report count origins: what each outcome amounts to, in words.
-The record calls "denied" and "closed" "missing"; :func:`detailed` tells them apart."""
+The record has "missing" for "denied" and "closed"; :func:`detailed` tells them
+apart."""
 
 # Statuses that say that there is no file.
 _GONE = frozenset({404, 410})
@@ -186,8 +187,8 @@ _WALL_WORDS = (
     b"verify you are",
 )
 _BOT_WALL = "bot wall"
-# If a bot wall answered for an unreachable origin, the failure's reason has one of these
-# in it.
+# If a bot wall answered for an unreachable origin, the failure's reason has one of
+# these in it.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
 # Kinds of failures, by the class of the exception, with which a reason begins.
 _KINDS_OF_FAILURES = {
@@ -320,8 +321,8 @@ _REMEMBERED_URLS = 1000
 # are listed in the line about the change.
 _COMPARED_URLS = 20
 MAX_CHANGED_LINES = 50
-"""How many lines that were added, and how many that were removed, are listed in the line
-about the change."""
+"""How many added lines, and how many removed ones, are listed in the line about the
+change."""
 # Characters of each of these lines.
 _CHANGED_LINE_LENGTH = 300
 

@@ -221,10 +221,10 @@ def _start_requests(
     why = starts.text("why")
     first = f"The first was {first_url}: {why}."
     sentence = " and ".join(reasons) + f"{outcome}. {first}"
-    # Of the refused requests, the record names only the first, so the origins of several
-    # aren't known. But if all were refused for one reason, and another finding is about
-    # origins with that reason, this finding belongs to it: it is said to be about the
-    # first request's origin, and so joins the other.
+    # Of the refused requests, the record names only the first, so the origins of
+    # several aren't known. But if all were refused for one reason, and another finding
+    # is about origins with that reason, this finding belongs to it: it is said to be
+    # about the first request's origin, and so joins the other.
     first_origin = _origin_part(first_url)
     if forbidden:
         joins = forbidden == refused and first_origin in closed

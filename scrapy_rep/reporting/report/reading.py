@@ -841,7 +841,7 @@ class CrawlSum:
         forgotten."""
         period = origin.period
         if period is not None:
-            if origin.held:  # they still wait
+            if origin.held:  # requests still wait
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
                 # Nobody waits any more: nothing is known of the origin after the last
