@@ -152,6 +152,7 @@ class Recorder(ResolutionListener):
             context.crawler,
             dict.fromkeys(passing_signals, self._note_passing),
         )
+        # In a dry run, requests that get through prove nothing, see _closed().
         self._passing_listener.listen(not self.dry_run)
         self._waiting_urls = waiting_urls
         self._connect(context.crawler.signals.connect)
@@ -612,8 +613,8 @@ class Recorder(ResolutionListener):
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
-    """Return the product tokens of a request, the most specific first; None if there
-    are none."""
+    """Return the product tokens of *chain* (``Agents.chain_of()`` in origins/agents.py)
+    as a text, the most specific first; None if there are none."""
     return ",".join(chain) or None
 
 

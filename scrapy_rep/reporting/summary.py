@@ -138,6 +138,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.fetches = 0
+        """How many requests for robots.txt files were sent."""
         self.requests: Counter[str] = Counter()
         """How many requests had each verdict."""
         self.rules = RuleRows(shown=_TOP_RULES, origins=1)
@@ -378,7 +379,8 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
 
 
 def name_of(agents: Agents) -> str:
-    """Return what the crawl goes by, in words, if its requests don't say otherwise."""
+    """Return the product tokens that the crawl goes by, in words, if its requests don't
+    say otherwise."""
     return " or ".join(agents.default) or "any crawler (*)"
 
 

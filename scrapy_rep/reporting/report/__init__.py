@@ -148,7 +148,8 @@ class ReportData:
 
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
         """*crawls*, which have been given all their lines, the oldest first: the page
-        shows the last one, and compares all. *notes*: sentences about the record itself."""
+        shows the last one, and compares all. *notes*: sentences about the record
+        itself."""
         self.crawls = crawls
         self.crawl = crawls[-1]
         self.notes = notes

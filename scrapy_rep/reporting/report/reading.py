@@ -317,9 +317,10 @@ class Timeline:
 
 # Limits on what is kept in memory while a record is read.
 
-# Large crawls have more origins; the earliest of them are only counted.
+# How many origins have a row. Large crawls have more; those that have had nothing new
+# for longest are only counted.
 _KEPT_ORIGINS = 50_000
-# Origins of a rule: the page shows all of them.
+# How many origins of a rule have a row: the page shows all of these.
 _KEPT_ORIGINS_OF_A_RULE = 100
 _KEPT_STATEMENTS = 2_000
 _KEPT_PERIODS = 4_000
@@ -332,7 +333,7 @@ _URL_LENGTH = 500
 SHOWN_GIVEN_UP = 5_000
 """URLs that the page lists, to be crawled again."""
 
-# Limits on what the page shows, the most important rows of each table: browsers take
+# How many rows of each table the page shows, the most important ones: browsers take
 # long to lay out more.
 SHOWN_ORIGINS = 10_000
 SHOWN_RULES = 300
@@ -405,7 +406,7 @@ class CrawlSum:
         self.name = ""
         """The spider's name."""
         self.agent = ""
-        """What the crawl goes by."""
+        """The product tokens that the crawl goes by, in words."""
         self.version = ""
         """The version of scrapy-rep."""
         self.scrapy = ""
