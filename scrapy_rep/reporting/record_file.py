@@ -41,8 +41,8 @@ _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 class Feed:
     """One file, written in the course of a crawl. Its storage opens it, and takes it
-    back when it is complete. A file at a path is written in place, so that it can be read
-    at once. ``str()`` is its URI without a password."""
+    back when it is complete. A file at a path is written in place, so that it can be
+    read at once. ``str()`` is its URI without a password."""
 
     def __init__(
         self,

@@ -227,15 +227,15 @@ def _start_requests(
     # about the first request's origin, and so joins the other.
     first_origin = _origin_part(first_url)
     if forbidden:
-        joins = forbidden == refused and first_origin in closed
+        joins_other = forbidden == refused and first_origin in closed
     else:
         down = {row.origin for row in rows if row.outcome == "unreachable"}
-        joins = unreachable == refused and first_origin in down
+        joins_other = unreachable == refused and first_origin in down
     yield _finding(
         "warning" if passed else "error",
         sentence,
         "rules" if forbidden else "unreachable",
-        [first_origin] if refused == 1 or joins else (),
+        [first_origin] if refused == 1 or joins_other else (),
         urls=[first_url],
         command=starts.text("command"),
     )

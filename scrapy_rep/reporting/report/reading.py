@@ -468,6 +468,7 @@ class CrawlSum:
         self.given_up: dict[str, None] = {}
         """URLs of requests that failed because robots.txt was unreachable, the first of
         them."""
+        # Requests that are held, or wait for a first answer; and those that only wait.
         self._held_or_waiting = Timeline()
         self._waiting = Timeline()
 
