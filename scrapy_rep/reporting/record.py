@@ -38,11 +38,11 @@ logger = get_logger(__name__)
 _MS = "milliseconds"
 
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
-"""How the reason begins for which a request passes though its robots.txt is
+"""The beginning of the reason of a request that passes though its robots.txt is
 unreachable."""
 
 OVERRULED = "RepMiddleware.overrules()"
-"""The reason for which a request passes though rules forbid it."""
+"""The reason of a request that passes though rules forbid it."""
 
 # The fields of every line, in this order; docs/observing.md explains them.
 _FIELDS = (
@@ -76,10 +76,10 @@ def fields_of(
 ) -> dict[str, Any]:
     """Return all fields of a line, in order.
 
-    *at*: seconds since the epoch. *state*: what is known of the origin, and *decision*:
-    the rule that decided; None if the line isn't about them. *given* has further
-    fields; they go before those made of these two, but a *reason* that is empty
-    doesn't.
+    *at*: seconds since the epoch. *state*: what is known of the origin. *decision*: the
+    rule that decided. Either is None if the line isn't about it. *given*: further
+    fields, which replace those made of *state* and *decision*; only a *reason* that is
+    empty doesn't.
     """
     fields: dict[str, Any] = dict.fromkeys(_FIELDS)
     fields["time"] = iso(at, _MS)
@@ -106,10 +106,11 @@ def fields_of(
 def _reason_of(state: OriginState) -> str | None:
     """Return why something other than a current robots.txt decides about an origin's
     requests; None if that isn't so."""
+    # If its time is over, the status before may still decide (origins/status.py).
     status = state.status.counts_as
     why = _REASONS.get(type(status))
-    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't the limit
-    # that does.
+    # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't
+    # REP_UNREACHABLE_LIMIT that lifts them.
     if status.setting and isinstance(status, Unrestricted):
         why = "unreachable"
     failure = state.entry.error if why else ""
@@ -143,7 +144,8 @@ ANSWERS = {
     "none": "without an answer",
 }
 """How the summary and the report count origins: what each outcome amounts to, in words.
-The record calls "denied" and "closed" missing, too: see :func:`detailed`."""
+The record has "missing" for "denied" and "closed"; :func:`detailed` tells them
+apart."""
 
 # Statuses that say that there is no file.
 _GONE = frozenset({404, 410})
@@ -157,18 +159,18 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
         return "closed"
     if outcome != "missing" or status is None or status in _GONE:
         return outcome
-    # A site that answers 403 has not said that its robots.txt is missing. One whose 5xx
-    # page says "not found" has (is_soft_404() in protocol/availability.py).
+    # A site that answers 403 has not said that its robots.txt is missing. A site whose
+    # 5xx page says "not found" has said so (is_soft_404() in protocol/availability.py).
     return "denied" if 400 <= status < 500 else outcome
 
 
 # Bytes at the start of a body that are searched for signs of HTML, bot walls and rules:
 # searching all 500 KB would hold the event loop.
 _SEARCHED_BYTES = 20_000
-# A line that says something, not only a comment.
+# Matches a line that has more than a comment.
 _SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
-# What pages of bot walls have in them, in lower case: those of Cloudflare, Imperva,
-# DataDome, PerimeterX, AWS and Akamai, and captchas of all kinds.
+# Pages of bot walls have one of these words in them, in any case: pages of Cloudflare,
+# Imperva, DataDome, PerimeterX, AWS and Akamai, and captchas of all kinds.
 _WALL_WORDS = (
     b"challenge-platform",
     b"cf-chl",
@@ -186,8 +188,8 @@ _WALL_WORDS = (
     b"verify you are",
 )
 _BOT_WALL = "bot wall"
-# What the reason of a failure has in it if a bot wall answered for an unreachable
-# origin.
+# If a bot wall answered for an unreachable origin, the failure's reason has one of
+# these in it.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
 # Kinds of failures, by the class of the exception, with which a reason begins.
 _KINDS_OF_FAILURES = {
@@ -276,6 +278,7 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
         if _has_wall_words(start) and is_challenge(entry.status, body):
             return "challenge", body
         return "html", body
+    # A large file isn't searched: it has rules, almost surely.
     is_large = len(body) > _SEARCHED_BYTES
     return "rules" if is_large or _SAYS_SOMETHING.search(body) else "empty", body
 
@@ -286,8 +289,8 @@ def _has_wall_words(page: bytes) -> bool:
 
 
 def is_of_wall(outcome: str, entry: Entry) -> bool:
-    """Whether a bot wall answered for robots.txt. *outcome*: one of :data:`OUTCOMES`,
-    of that answer."""
+    """Whether a bot wall answered for robots.txt. *outcome*: the answer's, one of
+    :data:`OUTCOMES`."""
     if outcome == "unreachable":
         return kind_of(entry.error) == _BOT_WALL
     return outcome == "challenge"
@@ -307,7 +310,7 @@ def kind_of(reason: str | None) -> str:
         return _KINDS_OF_FAILURES[name]
     if "SSL" in reason:
         return "TLS"
-    if "onnection" in reason:  # Connection, connection
+    if "onnection" in reason:  # with a capital C or a small one
         return "connection lost"
     return name[:_KIND_LENGTH]
 
@@ -315,12 +318,13 @@ def kind_of(reason: str | None) -> str:
 # Refused URLs that are remembered, the latest of all origins: when a robots.txt
 # changes, its new rules are tried on some of them.
 _REMEMBERED_URLS = 1000
-# Refused URLs of one origin that are tried, and verdicts that a line about a change
-# has.
+# How many refused URLs of the origin are tried then; and how many verdicts that differ
+# are listed in the line about the change.
 _COMPARED_URLS = 20
 MAX_CHANGED_LINES = 50
-"""Lines added, and lines removed, that a line about a change has."""
-# Characters of each of them.
+"""How many added lines, and how many removed ones, are listed in the line about the
+change."""
+# Characters of each of these lines.
 _CHANGED_LINE_LENGTH = 300
 
 
@@ -343,27 +347,27 @@ class ChangeWatch:
         state: OriginState,
         before: Entry,
         request: Request,
-        waiting: Callable[[Origin], Iterable[str]],
+        waiting_urls: Callable[[Origin], Iterable[str]],
     ) -> dict[str, Any] | None:
         """Return what has changed since *before*, and log it; None if nothing has.
 
         *request* was the first to ask for the new robots.txt; verdicts are those for
-        its agent. *waiting* returns URLs that wait for an origin's answer, some from
-        disk.
+        its agent. *waiting_urls* returns URLs that wait for an origin's answer, some of
+        them from disk.
         """
-        now = state.entry
-        if before.fetched_at is None or now.unreachable_since is not None:
-            return None  # only answers that count are compared
-        if (before.outcome, before.sha256) == (now.outcome, now.sha256):
+        after = state.entry
+        if before.fetched_at is None or after.unreachable_since is not None:
+            return None  # failures aren't compared
+        if (before.outcome, before.sha256) == (after.outcome, after.sha256):
             return None
         try:
             old_body = before.body
-            new_body = now.body
+            new_body = after.body
         except UnreadableEntry:  # a damaged file of another process
             return None
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = refused[-_COMPARED_URLS:]
-        urls += waiting(state.origin)
+        urls += waiting_urls(state.origin)
         change = await run_in_thread(
             compare,
             old_body,
@@ -397,9 +401,10 @@ def compare(
     chain: tuple[str, ...],
     obey_global: bool,
 ) -> dict[str, Any]:
-    """Return what differs between two robots.txt files: lines, see
-    :func:`changed_lines`; and *turned*, the verdicts on *urls* that differ for the
-    agents of *chain* (``Agents.chain_of()`` in origins/agents.py)."""
+    """Return what differs between two robots.txt files: the fields of
+    :func:`changed_lines`; *turned*, the first verdicts on *urls* that differ for the
+    agents of *chain* (``Agents.chain_of()`` in origins/agents.py); and *turned_count*,
+    how many verdicts differ."""
     old_robots = RobotsTxt.parse(old)
     new_robots = RobotsTxt.parse(new)
     turned = []
@@ -422,7 +427,7 @@ def _verdict(decision: Decision) -> str:
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     """Return the lines that only one of two files has, in the order in which they first
-    appear."""
+    appear: the first *added* and the first *removed* ones, and how many there are."""
     before = _lines(old)
     after = _lines(new)
     added = list((after - before).elements())
@@ -458,13 +463,13 @@ def by_domain(origin: str) -> str:
     127.0.0.11 comes before 127.0.0.100, and all of a.example's hosts before
     b.example's. `page.js` in report/ sorts alike.
     """
-    scheme, _, place = origin.partition("://")
-    host, _, port = place.rpartition(":")
+    scheme, _, host_and_port = origin.partition("://")
+    host, _, port = host_and_port.rpartition(":")
     if not host or port.endswith("]"):  # there is no port
-        host = place
+        host = host_and_port
         port = ""
     labels = host.split(".")
-    # example.com before www; but an IPv4 address is sorted as it is.
+    # A name is sorted by its last label first; an IPv4 address is sorted as it is.
     if not labels[-1].isdigit():
         labels.reverse()
     text = "\0".join([*labels, port, scheme])
@@ -475,7 +480,8 @@ def _with_leading_zeros(number: re.Match[str]) -> str:
     return number[0].zfill(_DIGITS_TO_SORT)
 
 
-# Rules that are counted: those that refused nothing for longest are forgotten first.
+# How many rules are counted: beyond it, the rule that refused nothing for longest is
+# forgotten.
 _KEPT_RULES = 1_000
 
 RowT = TypeVar("RowT")
@@ -529,7 +535,7 @@ class Rows(OrderedDict[Any, RowT]):
         return row
 
     def add(self, row: RowT) -> None:
-        """Add a row that has no key of its own."""
+        """Add a row that has no key of its own: its number becomes its key."""
         self.row(self.ever_added, lambda: row)
 
 
@@ -551,7 +557,8 @@ class RuleOrigin:
     line: int
     """Where the rule stands; 0: a setting decided, not a rule."""
     robots_url: str = ""
-    """Where the robots.txt came from; empty if that isn't known: the usual place."""
+    """Where the robots.txt came from; empty if that isn't known (then it is taken for
+    the usual place)."""
     url: str = ""
     """The first URL that was refused."""
     sha256: str = ""
@@ -571,7 +578,7 @@ class RuleRow:
     times: int = 0
     """How many requests it refused."""
     all_origins: int = 0
-    """On how many origins."""
+    """On how many origins it refused requests."""
     first_origins: dict[str, RuleOrigin] = field(default_factory=dict)
     """The first of these origins, by name."""
 
@@ -614,7 +621,8 @@ class RuleRows(Rows[RuleRow]):
         row.times += 1
         rule_origin = row.first_origins.get(origin)
         if rule_origin is None:
-            if self._counted_origins.add((rule, group, origin)):
+            is_new = self._counted_origins.add((rule, group, origin))
+            if is_new:
                 row.all_origins += 1
             if len(row.first_origins) >= self._kept_origins:
                 return
@@ -632,7 +640,7 @@ def held_fields(
     """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report
     about an origin.
 
-    *requests*: how many are held. *seconds*: for which the first of them has been held.
+    *requests*: how many are held. *seconds*: how long the first of them has been held.
     *entry*: what is known of the origin's robots.txt.
     """
     fields: dict[str, Any] = {

@@ -29,20 +29,20 @@ from scrapy_rep.text import counted, json_line, text_of, without_password
 
 logger = get_logger(__name__)
 
-# Schemes whose storages let us choose between overwriting and appending. Those of
-# others log a warning if they are given that choice.
+# Schemes whose storages let us choose between overwriting and appending. Storages of
+# other schemes log a warning if they are told which.
 _SCHEMES_WITH_CHOICE = ("", "file", "ftp", "ftps")
 # The scheme of a URI. One letter is a drive of Windows.
 _URI_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-# In settings with a URI, as in Scrapy's FEEDS: %(time)s, or an attribute of the spider,
-# %(name)s.
+# URIs in settings may have such placeholders, as in Scrapy's FEEDS: %(time)s, or
+# %(name)s for an attribute of the spider.
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 class Feed:
     """One file, written in the course of a crawl. Its storage opens it, and takes it
-    back when it is complete. A path is opened in place, so what is written is there at
-    once. ``str()`` is its URI without a password."""
+    back when it is complete. A file at a path is written in place, so that it can be
+    read at once. ``str()`` is its URI without a password."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Feed:
 
     async def store(self, file: IO[bytes], message: str) -> None:
         """Hand the finished *file* to its storage, and log *message*. Raises whatever
-        that raises."""
+        the storage raises."""
         await ensure_awaitable(self._storage.store(file))
         logger.info(message, {"uri": self}, extra=self._context.extra)
 
@@ -135,7 +135,8 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         written = end_of_last_line
         if incomplete:
             end = file.tell()
-            # Unless another process has appended since: its lines are not ours to cut.
+            # A longer file has lines that another process appended since: they are not
+            # ours to cut.
             if os.fstat(file.fileno()).st_size == end:
                 file.truncate(end - incomplete)
         raise
@@ -143,8 +144,9 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         del lines[:written]
 
 
-# Lines are written when the first of them has waited so long, or when they are so many
-# bytes: writing each by itself would take longer than all else about a decision.
+# Lines are written when the first of them has waited for so many seconds, or when they
+# take so many bytes: writing each by itself would take longer than all else about a
+# decision.
 _WRITE_SECONDS = 1.0
 _WRITE_BYTES = 65536
 # Bytes of lines that wait in memory while they can't be written. Further lines are
@@ -172,13 +174,13 @@ class RecordFile:
         """Whether the last attempt to write failed."""
         self._down = Gauge(context.stats, "rep/down/record")
         """The stat that is 1 while writing fails (``Gauge`` in engine/log.py)."""
-        self._often = create_looping_call(self._write)
+        self._write_loop = create_looping_call(self._write)
         """Writes once a second."""
 
     def add(self, fields: dict[str, Any]) -> None:
         """Take a line, to be written within a second."""
-        if not self._often.running:
-            self._often.start(_WRITE_SECONDS, now=False)
+        if not self._write_loop.running:
+            self._write_loop.start(_WRITE_SECONDS, now=False)
         if self._failing and len(self._lines) >= _MAX_WAITING_BYTES:
             self._lost += 1
             return
@@ -189,8 +191,8 @@ class RecordFile:
 
     async def end(self) -> None:
         """Write all lines, and hand the file to its storage."""
-        if self._often.running:
-            self._often.stop()
+        if self._write_loop.running:
+            self._write_loop.stop()
         self._write()
         missing = self._lost + self._lines.count(b"\n")
         if missing:
@@ -223,9 +225,9 @@ class RecordFile:
 
 def _write_out(file: IO[bytes], lines: bytearray) -> None:
     """Write *lines* to *file*, and remove from *lines* what was written."""
-    # What file.write() has no room for, it would keep in its buffer and write later,
-    # half a line perhaps. So files on a disk are written without the buffer; but
-    # standard output, to which other code writes as well, is not.
+    # On a full disk, file.write() would keep the rest in its buffer and write it later,
+    # half a line perhaps. So files on a disk are written without the buffer; standard
+    # output is written through it, as other code does.
     raw = getattr(file, "raw", None)
     is_stdout = file is getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:

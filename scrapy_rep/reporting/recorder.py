@@ -99,8 +99,8 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # Kept for refusals, of which there may be millions: Scrapy's collectors take
-        # long to look it up.
+        # The method is kept for refusals, of which there may be millions: Scrapy's
+        # collectors take long to look it up.
         self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
@@ -109,7 +109,8 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        # Made once: making a context manager for each refusal takes time.
+        # These two context managers are made once: making them for each refusal takes
+        # time.
         self._counting = self._isolated(Counts.part)
         self._logging_refusals = self._isolated("log of refusals")
         self._listeners: list[RecordFile | Report] = []
@@ -151,6 +152,7 @@ class Recorder(ResolutionListener):
             context.crawler,
             dict.fromkeys(passing_signals, self._note_passing),
         )
+        # In a dry run, requests that get through prove nothing, see _closed().
         self._passing_listener.listen(not self.dry_run)
         self._waiting_urls = waiting_urls
         self._connect(context.crawler.signals.connect)
@@ -204,7 +206,7 @@ class Recorder(ResolutionListener):
             with self._isolated(self.part):
                 self._record_answer(state, flight)
         if flight.before is None:
-            return
+            return  # this process didn't request it, so it can't tell what changed
         change = await self._changes.find_change(
             state,
             flight.before,
@@ -222,8 +224,8 @@ class Recorder(ResolutionListener):
             )
 
     def _count_outcome(self, state: OriginState, answer: Answer | None) -> None:
-        """Count, for the summary, how an origin answered. *answer*: None if it is the
-        storage's."""
+        """Count, for the summary, how an origin answered. *answer*: None if it comes
+        from the storage."""
         outcome, _ = outcome_of_answer(state.entry, answer)
         if is_of_wall(outcome, state.entry):
             self._count_wall(state)
@@ -249,7 +251,8 @@ class Recorder(ResolutionListener):
     def _count_wall(self, state: OriginState) -> None:
         """Count an origin for which a bot wall answered, once. Log that no rules came,
         unless the origin counts as unreachable, which is logged anyway."""
-        if not self._walled_origins.add(state.name):
+        is_new = self._walled_origins.add(state.name)
+        if not is_new:
             return
         self._stats.inc_value("rep/bot_walls")
         entry = state.entry
@@ -268,8 +271,8 @@ class Recorder(ResolutionListener):
         self._wall_log.log(message, values, self._context.spider)
 
     def _count_answer(self, answer: Answer | None, fetches: int) -> None:
-        """Count an answer in Scrapy's stats. *answer*: None if it is the storage's;
-        *fetches*: how many requests it took."""
+        """Count an answer in Scrapy's stats. *answer*: None if it comes from the
+        storage; *fetches*: how many requests it took."""
         inc_value = self._stats.inc_value
         if answer is None:
             inc_value("rep/cache/recalled")
@@ -292,8 +295,8 @@ class Recorder(ResolutionListener):
             message += ", so an older copy applies"
         # Interactive commands, such as scrapy shell, make only one attempt.
         if not self._interactive:
-            # Not "the next attempt is in": after this time, there is one if requests
-            # wait for it.
+            # It doesn't say "the next attempt is in": when this time is over, there is
+            # an attempt only if requests wait for it.
             message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
         values = {
@@ -326,8 +329,8 @@ class Recorder(ResolutionListener):
             return  # cancelled; or a bug, which Flights (origins/flights.py) logs
         self._stats.inc_value(f"robotstxt/exception_count/{type(error)}")
         key = f"{origin.scheme} {error}"
-        count = len(self._misconfigured)
-        if key in self._misconfigured or count >= _MAX_LOGGED_ERRORS:
+        has_room = len(self._misconfigured) < _MAX_LOGGED_ERRORS
+        if key in self._misconfigured or not has_room:
             return
         self._misconfigured.add(key)
         logger.error(
@@ -376,8 +379,9 @@ class Recorder(ResolutionListener):
         *,
         direct: bool,
     ) -> None:
-        """Report that *request* is about to fail with *error*. *direct*: it is a direct
-        download, and Scrapy doesn't log that its item goes on without it."""
+        """Report that *request* is about to fail with *error*. *direct*: whether it is
+        a direct download (middleware.py): of these, Scrapy doesn't log that an item
+        goes on without its file."""
         self._count_refusal(request, error)
         with self._logging_refusals:
             self._log_drop(request, error, direct=direct)
@@ -407,7 +411,8 @@ class Recorder(ResolutionListener):
     ) -> None:
         """Log that *request* fails with *error*. *direct*: see :meth:`dropped`."""
         is_unreachable = isinstance(error, RobotsUnreachable)
-        # A user of scrapy fetch, say, waits for this page, and robots.txt fails them.
+        # Who runs scrapy fetch, say, waits for this page, and has to be told why it
+        # doesn't come.
         user_waits = self._interactive and error.origin is not None and not self.dry_run
         if is_unreachable and direct:
             logger.warning(
@@ -471,7 +476,8 @@ class Recorder(ResolutionListener):
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
-        """Count that *request* fails with *error*. On a path that millions may take."""
+        """Count that *request* fails with *error*. It has to be fast: there may be
+        millions."""
         with self._counting:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
@@ -484,14 +490,14 @@ class Recorder(ResolutionListener):
                 # failure.
                 name = error.reason.partition(":")[0]
                 if name in DOWNLOAD_ERRORS:
-                    counter = "downloader/exception_type_count/scrapy.exceptions"
-                    self._stats.inc_value(f"{counter}.{name}")
+                    prefix = "downloader/exception_type_count/scrapy.exceptions"
+                    self._stats.inc_value(f"{prefix}.{name}")
 
     def _record_allowed(self, state: OriginState) -> None:
         """Record how many requests to an origin have been allowed since the last such
         record. Called when the origin leaves memory (``OriginTable.notify()``), and for
-        all when the crawl ends."""
-        with self._isolated(Counts.part):  # a bug there stops nothing else
+        all origins in memory when the crawl ends."""
+        with self._isolated(Counts.part):  # a bug in Counts stops nothing else
             self._counts.count_origin(state)
         count = state.allowed
         state.allowed = 0
@@ -534,8 +540,8 @@ class Recorder(ResolutionListener):
         for state in self._origins.table.states():
             self._record_allowed(state)
         with self._isolated("summary"):
-            # In a dry run, refused requests get through as well, so that signals would
-            # not tell.
+            # In a dry run, refused requests get through as well, which proves nothing;
+            # that a request was allowed does.
             if self.dry_run:
                 self._starts["passed"] = self._counts.requests["allowed"] > 0
             numbers = figures(self._counts, self._stats)
@@ -607,8 +613,8 @@ class Recorder(ResolutionListener):
 
 
 def _names(chain: tuple[str, ...]) -> str | None:
-    """Return the product tokens of a request, the most specific first; None if there
-    are none."""
+    """Return the product tokens of *chain* (``Agents.chain_of()`` in origins/agents.py)
+    as a text, the most specific first; None if there are none."""
     return ",".join(chain) or None
 
 
@@ -678,7 +684,7 @@ class ChoiceListener(ResolutionListener):
         self._cache = cache
         self._choices = choices
         self._counted = BoundedSet()
-        """Origins and the choices about them, so that each counts once."""
+        """Pairs of an origin and a choice about it, so that each pair counts once."""
         self._log = Limiter(logger, "origins about which a setting decides")
         connect = context.crawler.signals.connect
         connect(self._opened, scrapy_signals.spider_opened)
@@ -731,7 +737,7 @@ class ChoiceListener(ResolutionListener):
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Count and log an origin about which a setting decides."""
         answer = flight.answer
-        # In words, with the setting's name in them.
+        # Both texts have the setting's name in them.
         choice = answer.setting if answer is not None else ""
         choice = choice or state.status.setting
         if not choice:
@@ -749,7 +755,7 @@ class ChoiceListener(ResolutionListener):
         """Note that an origin answers with pages, if the response shows that it
         works."""
         works = response.status < 500 and response.status != 429
-        if not works or "cached" in response.flags:
+        if not works or "cached" in response.flags:  # (by Scrapy's HTTP cache)
             return
         try:
             origin = origin_of(request)

@@ -68,7 +68,8 @@ _REQUESTS = {
 }
 # Figures that the summary has even if they are 0.
 _ALWAYS_SHOWN = ("allowed", "forbidden")
-# Figures that the verdict "allowed" counts, too.
+# Figures of requests that the verdict "allowed" counts as well: figures() subtracts
+# them.
 _PARTS_OF_ALLOWED = ("passed", "overruled")
 # Lines of the summary that show stats: the words for each, in the order in which things
 # happen. A name that ends with a slash stands for all stats below it, which are listed
@@ -137,8 +138,9 @@ class Counts:
 
     def __init__(self) -> None:
         self.fetches = 0
+        """How many requests for robots.txt files were sent."""
         self.requests: Counter[str] = Counter()
-        """By verdict."""
+        """How many requests had each verdict."""
         self.rules = RuleRows(shown=_TOP_RULES, origins=1)
         self._unanswered: set[Origin] = set()
         """Origins that were asked, without an answer or a failure so far: the fetch was
@@ -147,7 +149,7 @@ class Counts:
         """The words for the latest answers, other than failures, of origins in
         memory."""
         self._outcomes: Counter[CountedOutcome] = Counter()
-        """How many origins had each, of those that have left memory
+        """How many of the origins that have left memory had each outcome
         (:meth:`count_origin`)."""
         self._counted = BoundedSet()
         """The origins in ``_outcomes``: one that comes back to memory isn't counted
@@ -160,8 +162,8 @@ class Counts:
         return self._outcomes + Counter({unanswered: len(self._unanswered)})
 
     def count_refusal(self, error: RobotsDisallowed) -> None:
-        """Count the rule that refused a request; nothing if it was a setting that
-        did."""
+        """Count the rule that refused a request. If a setting refused it, count
+        nothing."""
         _, rule, agent = error.decision
         if rule is None:
             return
@@ -172,7 +174,8 @@ class Counts:
         self.rules.refuse(text, group, name, lambda: RuleOrigin(name, line))
 
     def note_answer(self, origin: Origin, outcome: str) -> None:
-        """Note the latest answer of *origin*: a key of ``ANSWERS``."""
+        """Note the latest answer of *origin*. *outcome*: a key of ``ANSWERS``. Failures
+        need no note: the origin's entry says so."""
         if outcome != "unreachable" and origin not in self._counted:
             self._latest[origin] = ANSWERS[outcome]
 
@@ -182,7 +185,8 @@ class Counts:
         origin = state.origin
         self._unanswered.discard(origin)
         latest = self._latest.pop(origin, "")
-        if not self._counted.add(origin):
+        is_new = self._counted.add(origin)
+        if not is_new:
             return
         entry = state.entry
         if entry.unreachable_since is not None:
@@ -203,7 +207,8 @@ class Counts:
 
 
 def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
-    """Return how many requests were allowed, held, only ``waited``, and so on."""
+    """Return how many requests were allowed, were held, only ``waited``, and so on; and
+    how many fetches and origins there were."""
 
     def number(source: str) -> int:
         if "/" in source:
@@ -215,7 +220,7 @@ def figures(counts: Counts, stats: StatsCollector) -> dict[str, int]:
         numbers[name] = number(figure.source)
     for name in _PARTS_OF_ALLOWED:
         numbers["allowed"] -= numbers[name]
-    # The stat rep/held counts those that were held later, too.
+    # The stat rep/held also counts requests that waited and were held after that.
     numbers["waited"] -= numbers["held"]
     numbers["held_max"] = number("rep/held/max")
     numbers["fetches"] = counts.fetches
@@ -252,8 +257,8 @@ def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) 
     wrapped: list[str] = []
     for line in lines:
         wrapped += _WRAPPER.wrap(line)
-    # An argument a line: newlines in other people's text are escaped, and can't forge
-    # lines.
+    # Each line is an argument of its own: newlines in other people's text are escaped,
+    # and can't forge lines.
     placeholders = "\n".join("%s" for _ in wrapped)
     logger.info(placeholders, *wrapped, extra=context.extra)
 
@@ -305,8 +310,8 @@ def _in_words(outcomes: Counter[CountedOutcome]) -> str:
 
 
 def _in_parentheses(reasons: Counter[str]) -> str:
-    """Return reasons, the most frequent first, each with its number if there are more
-    than one in all; empty if there are none."""
+    """Return reasons in parentheses, after a space, the most frequent first, each with
+    its number if there are more than one in all; empty if there are none."""
     has_several = reasons.total() > 1
     parts = []
     for reason, count in _largest_first(reasons):
@@ -350,7 +355,7 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    # A path or a class.
+    # It is a path or a class.
     path = storage if isinstance(storage, str) else storage.__name__
     name = path.rpartition(".")[2]
     logger.info(
@@ -374,7 +379,8 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
 
 
 def name_of(agents: Agents) -> str:
-    """Return what the crawl goes by, in words, if its requests don't say otherwise."""
+    """Return the product tokens that the crawl goes by, in words, if its requests don't
+    say otherwise."""
     return " or ".join(agents.default) or "any crawler (*)"
 
 

@@ -26,9 +26,9 @@ SCHEMA = 1
 misread what a newer one writes. An older version ignores fields that it doesn't know,
 so a new field needs no new schema."""
 
-# What compression finds repetitions of from the first byte on: most files are short,
-# and look like this. Stored entries can't be unpacked without it, so it must never
-# change.
+# A text that compression takes for what came before the data, so that it finds
+# repetitions from the first byte on: most files are short, and look like this. Stored
+# entries can't be unpacked without it, so it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -48,26 +48,26 @@ MAX_ENTRY_HEADER = 262_144
 the cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body. Storages don't even read a longer one, either. It is more
-than MAX_BYTES, as what can't be compressed gets a little longer than it was."""
+"""Bytes of a packed body. Storages don't even read a longer one. It is more than
+MAX_BYTES, as what can't be compressed gets a little longer than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
 
 MAX_BATCH = 32 * 1024 * 1024
-"""Bytes of the bodies of one batch. Those beyond count as missing, and are fetched
-again."""
+"""Bytes of the bodies of one batch. Entries with further ones count as missing, and are
+fetched again."""
 
 MAX_TURNS = 1000
-"""Turns of an origin that may be reserved before another: more than a fleet has
-processes."""
+"""Turns (:class:`Turn`) of an origin that may be reserved before another one: more than
+a fleet has processes."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
 MAX_ENTRY_TEXT = 65_536
-"""Characters of a text in an entry: more than any URL has that comes from a header line
-which HTTP clients accept."""
+"""Characters of a text in an entry: more than the longest URL has in a header line that
+HTTP clients accept."""
 
 MAX_VALUE = 1000
 """Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
@@ -92,7 +92,7 @@ class UnreadableEntry(ValueError):
 
 
 def squeeze(data: bytes) -> bytes:
-    """Return *data*, compressed: what :attr:`Entry.packed` is of a body."""
+    """Return *data*, compressed. Of a body, that is :attr:`Entry.packed`."""
     # A small window and little memory for small data, see _SMALL. A negative number for
     # the window means raw deflate, without header and checksum.
     is_small = len(data) < _SMALL
@@ -111,7 +111,7 @@ def squeeze(data: bytes) -> bytes:
 def unsqueeze(data: bytes) -> bytes:
     """Return what :func:`squeeze` was given.
 
-    :raises UnreadableEntry: if *data* is not what it returned
+    :raises UnreadableEntry: if *data* isn't what :func:`squeeze` returns
     """
     unsqueezer = zlib.decompressobj(-15, zdict=_PRESET)
     try:
@@ -166,8 +166,8 @@ class Entry:
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest, in a row, were failures to resolve the host, to connect,
-    or of TLS."""
+    """How many of them, since the last one of another kind, were failures to resolve
+    the host, to connect, or of TLS."""
     proxy_attempts: int = 0
     """How many of the failures were a proxy's."""
     next_attempt_at: float = 0.0
@@ -209,7 +209,7 @@ class Entry:
         return f"a bot wall answered ({self.wall})" if self.wall else ""
 
     def check(self, origin: str) -> Entry:
-        """Return the entry.
+        """Return the entry itself, if it is sound.
 
         :raises UnreadableEntry: if it is damaged, or not that of *origin*
         """
@@ -321,7 +321,8 @@ class _Limits(NamedTuple):
     type: Any
     """The class of the values, or a tuple of several."""
     range: tuple[float, float] | None = None
-    """The least and the greatest value; of a text, its length. None: any value."""
+    """The least and the greatest value, or the least and the greatest length of a text;
+    None: any value."""
     optional: bool = False
     """Whether it may be None."""
 
@@ -391,7 +392,7 @@ class Turn(NamedTuple):
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
-            # If as many turns as possible come before this one.
+            # It is that late if as many turns as possible come before this one.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment
@@ -450,8 +451,8 @@ class Storage:
         raise NotImplementedError
 
     def body(self, sha256: str) -> bytes | None:
-        """Return the robots.txt body with this hash, in use or not; None if it isn't
-        stored."""
+        """Return the robots.txt body with this hash, even one that no entry has any
+        more; None if it isn't stored."""
         for entry in self.entries():
             if isinstance(entry, Entry) and entry.sha256 == sha256:
                 return entry.body
@@ -480,8 +481,8 @@ class Storage:
         """Return which of *origins* are leased to *owner* now, see :meth:`lease`."""
         leased = set()
         for origin in origins:
-            # None: a user's method without a return statement was probably meant to
-            # return True.
+            # None counts as True: a user's method without a return statement probably
+            # means it.
             if self.lease(origin, owner, seconds) is not False:
                 leased.add(origin)
         return leased
@@ -513,7 +514,7 @@ class Storage:
         """
 
     def close(self) -> None:
-        """The crawl has ended."""
+        """Close what is open: the crawl has ended."""
 
 
 class BatchStorage(Storage):
@@ -545,9 +546,9 @@ class MemoryStorage(Storage):
     """Entries in memory, packed: mostly a kilobyte each.
 
     Beyond a number of entries or bytes, the least recently used are evicted. Over the
-    limit of bytes, entries larger than their share go first, so that a hundred large
-    files can't evict ten thousand ordinary ones. The latest entry stays, whatever its
-    size.
+    limit of bytes, entries larger than their share (``max_bytes / max_origins``) go
+    first, so that a hundred large files can't evict ten thousand ordinary ones. The
+    latest entry stays, whatever its size.
     """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
@@ -583,18 +584,18 @@ class MemoryStorage(Storage):
         self._packed[entry.origin] = packed
         size = _OVERHEAD_BYTES + len(packed)
         self._bytes += size
-        # Its share is max_bytes / max_origins.
+        # Whether it is larger than its share, max_bytes / max_origins.
         if size * self._max_origins > self._max_bytes:
             self._large[entry.origin] = None
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Evict entries until no more than *max_origins* are left, and *max_bytes* of
-        them or a single one."""
+        """Evict entries until at most *max_origins* are left, and these take at most
+        *max_bytes* or there is only one."""
         while len(self._packed) > max_origins:
             self.drop(next(iter(self._packed)))
         while self._bytes > max_bytes and len(self._packed) > 1:
-            # If only one is large, it may be the latest entry.
+            # If only one is large, it may be the latest entry, which stays.
             has_large = len(self._large) > 1
             evictable = self._large if has_large else self._packed
             oldest = next(iter(evictable))

@@ -48,22 +48,23 @@ T = TypeVar("T")
 _RENEWALS = 3
 # Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
-# What a storage does. Each may fail alone: a full disk may have room for a lease.
+# The operations of a storage. Each may fail alone: a full disk may have room for a
+# lease.
 _LOADING = "load"
 _LEASING = "lease"
 _RELEASING = "release"
 _SAVING = "save"
 _CLOSING = "close"
 _RESERVING = "turn"
-# Entries that are kept while they can't be saved, and bytes of their bodies. Beyond
-# that, the oldest are dropped, and their robots.txt files are fetched again in the next
-# crawl.
+# How many entries are kept while they can't be saved, and how many bytes of their
+# bodies. Beyond that, the oldest are dropped, and their robots.txt files are fetched
+# again in the next crawl.
 _MAX_UNSAVED = 10_000
 _MAX_UNSAVED_BYTES = 16_000_000
 # Where our own storages are, to suggest one to users who misspell its path.
 _PACKAGE = "scrapy_rep.storages"
 _OUR_STORAGES = ("MemoryStorage", "RedisStorage", "SqliteStorage")
-# How similar a name must be for that (difflib): 1 is identical.
+# How similar (difflib) a name must be to that of a suggested storage: 1 is identical.
 _SIMILARITY = 0.55
 # Seconds by which a storage may round a wait down.
 _ROUNDING_SECONDS = 0.001
@@ -80,7 +81,7 @@ class Claim(NamedTuple):
 
     entry: Entry | None
     granted: bool
-    """Whether to fetch it: no other process does."""
+    """Whether this process is to fetch it: no other one does."""
 
 
 class _PendingClaim(NamedTuple):
@@ -117,7 +118,7 @@ class _PendingValue(NamedTuple):
 
 class _Calls:
     """Calls a storage for one process, blocking. A failure is logged once, and the
-    operation that failed is skipped for a while: as if the storage were empty, and
+    operation that failed is skipped for a while, as if the storage were empty, and
     every lease free."""
 
     def __init__(
@@ -189,8 +190,8 @@ class _Calls:
                 wanted.append(claim.origin)
         leased = self._lease([*to_renew, *wanted])
         granted = leased.intersection(wanted)
-        # Another process may have saved its answer between the two calls: then there is
-        # nothing to fetch.
+        # Another process may have saved its answer since entries were loaded: then
+        # there is nothing to fetch.
         entries |= self._load(list(granted))
         settled_meanwhile = set()
         for claim in pending:
@@ -283,8 +284,8 @@ class _Calls:
         return waits
 
     def load_value(self, name: str) -> str | None:
-        """Return a value; None if there is none, or the storage fails; "" if it is
-        nothing that was saved."""
+        """Return a value; None if there is none, or the storage fails; "" if it can't
+        be one that was saved."""
 
         def load() -> object:
             return self.storage.load_value(name)
@@ -317,7 +318,8 @@ class _Calls:
         if entries:
             self.attempt(_SAVING, None, lambda: self.storage.save_many(entries))
         self._release(to_release)
-        return not entries or _SAVING not in self.again_at
+        is_saving_broken = _SAVING in self.again_at
+        return not (entries and is_saving_broken)
 
 
 class StorageClient:
@@ -340,7 +342,7 @@ class StorageClient:
         self.shares_turns = type(storage).turn_many is not Storage.turn_many
         """Whether processes that share the storage can take turns by :meth:`turn`."""
         self.keeps_values = type(storage).save_value is not Storage.save_value
-        """Whether the storage has values, for :meth:`load_value`."""
+        """Whether :meth:`load_value` returns what an earlier crawl stored."""
 
         # What the next calls are about, see _work().
         self._pending_claims: dict[_PendingClaim, None] = {}
@@ -360,8 +362,9 @@ class StorageClient:
         self._leased: set[str] = set()
         """Origins whose leases this process has, and keeps for now."""
         self._renewal_timer: CallLaterResult | None = None
+        """Fires when these leases are to be renewed."""
         self._retry_timer: CallLaterResult | None = None
-        """Calls when a storage that could save nothing is to be tried again."""
+        """Fires when a storage that could save nothing is to be tried again."""
         self._running = False
         """Whether :meth:`_work` runs."""
         self._all_done: Deferred[None] | None = None
@@ -370,8 +373,8 @@ class StorageClient:
         """Whether the storage is closed or closing: nothing is asked of it any more."""
         self._reason = ""
         """Why the crawl ended."""
-        # A method, which signals refer to weakly: the table of handlers belongs to the
-        # process, and would keep a closure, and so the crawl, in memory.
+        # Signals refer to a method weakly. A closure would stay in the table of
+        # handlers, which belongs to the process, and keep the crawl in memory.
         crawler.signals.connect(self.close, signals.spider_closed)
 
     async def claim(self, origin: str, is_enough: Callable[[Entry], bool]) -> Claim:
@@ -386,8 +389,8 @@ class StorageClient:
         try:
             return await maybe_deferred_to_future(pending.answer)
         except BaseException:
-            # The asker was cancelled, or thrown away. If the thread gets the lease yet,
-            # _answer_claims() gives it back.
+            # The asker was cancelled, or thrown away. If the thread still gets the
+            # lease, _answer_claims() gives it back.
             self._pending_claims.pop(pending, None)
             self.give_back(origin)
             raise
@@ -427,8 +430,9 @@ class StorageClient:
         self._successors[name] = successor
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end its origin's lease: even if nothing can be saved now,
-        so that others may fetch; *entry* is saved once the storage works again."""
+        """Save *entry*, then end its origin's lease. If nothing can be saved now, the
+        lease ends all the same, so that others may fetch, and *entry* is saved once the
+        storage works again."""
         self._keep(entry)
         self.give_back(entry.origin)
         self._begin_work()
@@ -441,7 +445,7 @@ class StorageClient:
             self._begin_work()
 
     async def close(self, reason: str = "") -> None:
-        """Finish everything else, end all leases and close the storage. *reason*: why
+        """Finish what is pending, end all leases and close the storage. *reason*: why
         the crawl ended."""
         self._reason = reason
         for timer in (self._retry_timer, self._renewal_timer):
@@ -478,6 +482,7 @@ class StorageClient:
             self._unsaved_bytes -= len(entry.packed)
 
     def _begin_work(self) -> None:
+        """Start :meth:`_work`, unless it runs already, or the storage is closed."""
         if not (self._running or self._ended):
             self._running = True
             deferred_from_coro(self._work())
@@ -501,8 +506,8 @@ class StorageClient:
         )
 
     async def _work(self) -> None:
-        """Call the storage until nothing is pending; then close it, if that is
-        wanted."""
+        """Call the storage until nothing is pending; then close it, if :meth:`close`
+        was called."""
         while self._has_work:
             # A batch of each: no claim has to wait until everything is written.
             await self._take_turns()
@@ -510,7 +515,7 @@ class StorageClient:
             await self._answer_claims()
             await self._write()
         self._running = False
-        if self._all_done is not None:
+        if self._all_done is not None:  # close() was called
             self._ended = True
             for name, successor in self._successors.items():
                 replacement = partial(successor, reason=self._reason)
@@ -588,7 +593,8 @@ class StorageClient:
                 if self._unsaved.get(entry.origin) is entry:
                     self._forget(entry.origin)
         elif self._all_done is None:
-            # The first entry may be the reason: next time, others come before it.
+            # Not closing: there is a next time. The first entry may be why nothing was
+            # saved, so it is put behind the others.
             first = self._unsaved.get(entries[0].origin)
             if first is not None:
                 self._keep(first)
@@ -599,10 +605,10 @@ class StorageClient:
                 self._forget(origin)
 
     def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
-        """Return which leases may end once *entries* are saved. If others see that a
-        lease has ended, its origin's answer should be there: leases of answers that a
-        later call saves end after that. If nothing can be saved now (*entries* is
-        empty), all may end."""
+        """Return which leases may end once *entries* are saved. When others see that a
+        lease has ended, its origin's answer should be there: so a lease whose answer is
+        saved by a later call ends after that call. If nothing can be saved now
+        (*entries* is empty), all may end."""
         saved = {entry.origin for entry in entries}
         origins = []
         for origin in self._to_release:

@@ -1,6 +1,7 @@
-"""SQLite files, which `sqlite.py` uses as well: a damaged one is set aside, never
-deleted. And :class:`Journal`: what must survive the process, in a file under JOBDIR
-(held requests in holding/disk.py, pages from sitemaps in seeding/spool.py)."""
+"""How SQLite files are opened, here and in `sqlite.py`: a damaged one is set aside,
+never deleted. And :class:`Journal`, which keeps what must survive the process in a file
+under JOBDIR (held requests in holding/disk.py, pages from sitemaps in
+seeding/spool.py)."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Characters of the name of a table or index that an error shows: a file of others may
-# have any.
+# Characters of the name of a table or index that an error shows: in a file that isn't
+# ours, it may have any length.
 _NAME_LENGTH = 80
 
 
@@ -41,8 +42,8 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 
 def _decode(data: bytes) -> str:
-    # As by default, but for "replace": without it, one row with invalid text fails
-    # every query that meets it.
+    # This is sqlite3's default, but for "replace": without it, one row with invalid
+    # text would fail every query that meets it.
     return data.decode("utf-8", "replace")
 
 
@@ -53,18 +54,18 @@ def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
     )
     statements = {}
     for name, statement in rows:
+        # Line breaks and indentation make no difference.
         words = str(statement).split()
-        # However the statement is laid out.
         statements[name] = " ".join(words)
     return statements
 
 
 def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
-    """Create the tables of *schema* in a new file. Return the columns of each table, by
-    its name: rows of SQLite's ``table_info``.
+    """Create the tables of *schema* if the file is new. Return the columns of each
+    table, by its name: rows of SQLite's ``table_info``.
 
     A file that has other tables counts as damaged, and so does one with another index
-    or constraint: each could make saving slow, or refuse it.
+    or constraint, which could make saving slow, or refuse it.
     """
     with closing(sqlite3.connect(":memory:")) as example:
         example.executescript(schema)
@@ -90,7 +91,7 @@ def is_damaged(error: Exception) -> bool:
     """Whether *error* says that the file itself is damaged, or isn't the one that it
     should be. Setting it aside wouldn't help against other errors: a lock, a full disk,
     a read-only folder."""
-    # Such errors are of subclasses of DatabaseError, mostly OperationalError.
+    # Those other errors are of subclasses of DatabaseError, mostly OperationalError.
     return type(error) is sqlite3.DatabaseError
 
 
@@ -99,8 +100,8 @@ def opened(
     seconds: float,
     set_up: Callable[[sqlite3.Connection], T],
 ) -> tuple[sqlite3.Connection, T]:
-    """Open *path*, see :func:`connect`, and call *set_up* with the connection, which is
-    closed if that fails. Return the connection, and what *set_up* returned."""
+    """Open *path*, see :func:`connect`, and call *set_up* with the connection; if
+    *set_up* fails, close it. Return the connection, and what *set_up* returned."""
     db = connect(path, seconds)
     try:
         return db, set_up(db)
@@ -254,7 +255,7 @@ class Journal:
         db: sqlite3.Connection,
     ) -> T:
         """Prepare the open file, and return what *recover* returns for it."""
-        # The event loop writes: nothing waits for the disk.
+        # The event loop writes, so no write may wait for the disk.
         journal_mode = "WAL" if self.path else "MEMORY"
         db.execute(f"PRAGMA journal_mode = {journal_mode}")
         db.execute("PRAGMA synchronous = OFF")
@@ -301,8 +302,8 @@ class Journal:
         """Write *rows*, in place of those with the same keys."""
         for row in rows:
             place = table, row[0]
-            # Removed first: the new version comes after all earlier changes, in the
-            # order in which they are written.
+            # An earlier version is removed first, so that the new one comes last:
+            # changes are written in this order.
             self._pending.pop(place, None)
             self._pending[place] = row
         self._write()

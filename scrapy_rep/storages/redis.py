@@ -66,8 +66,8 @@ return values
 
 # Takes or renews the leases under KEYS, and returns a 1 for each that the owner has
 # now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A lease
-# counts as free if it has no end (lost in a restored dump) or an impossibly late one,
-# or if its value is of another type.
+# counts as free if it has no end (lost in a restored dump), or one that is impossibly
+# late (ten times as late as a new lease's), or if its value is of another type.
 _LEASE_SCRIPT = """
 local leased = {}
 for number, key in ipairs(KEYS) do
@@ -90,10 +90,11 @@ for _, key in ipairs(KEYS) do
 end
 """
 
-# Reserves a turn for each of KEYS, an origin each, and returns how long each has to
-# wait: what Turn.moment() in base.py does, in milliseconds of the server's clock. ARGV:
-# the most turns that may come before, then delay and own wait of each turn. The value
-# of a key is when the next request may be sent; then it expires.
+# Reserves a turn for each of KEYS, which stand for an origin each, and returns how long
+# each turn has to wait. It computes that as Turn.moment() in base.py does, but in
+# milliseconds of the server's clock. ARGV: the most turns that may come before, then
+# the delay and the own wait of each turn. A key's value is the time from which on the
+# next request may be sent; at that time, the key expires.
 _TURN_SCRIPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -135,7 +136,7 @@ class RedisStorage(BatchStorage):
         prefix: str,
         expiry: float,
     ) -> None:
-        """:param expiry: seconds after its last change that an entry is deleted
+        """:param expiry: seconds from an entry's last change until it is deleted
         :raises ValueError: if the Redis client doesn't understand *url*
         """
         import redis
@@ -255,13 +256,12 @@ class RedisStorage(BatchStorage):
         return bool(deleted)
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        # What is a pattern to the server stands for itself in the prefix.
+        # The prefix may have characters that are special in the server's patterns.
         literal = re.sub(r"([*?\[\]^\\])", r"\\\1", self._prefix)
         keys = self._client.scan_iter(f"{literal}:entry:*", _KEYS_AT_A_TIME)
         while batch := list(islice(keys, _KEYS_AT_A_TIME)):
             for entry in self._entries(batch):
-                # None: it has expired since.
-                if entry is not None:
+                if entry is not None:  # otherwise, it has expired since
                     yield entry
 
     def body(self, sha256: str) -> bytes | None:
@@ -309,7 +309,8 @@ class RedisStorage(BatchStorage):
         self._client.set(self._key("value", name), value)
 
     def close(self) -> None:
-        # Where cached_property keeps it: without a client, none is made to be closed.
+        # cached_property keeps the client there. If there is none, self._client would
+        # make one.
         client = vars(self).pop("_client", None)
         if client is not None:
             client.close()

@@ -50,7 +50,8 @@ _VERSION = 1
 # before the text in the column "origin". A table of their own would be cleaner, but
 # files of earlier versions don't have it, and would be set aside.
 
-# A turn: no request of the origin after this word may be sent before the row's "until".
+# A turn: the origin is after this word, and its next request may be sent at the row's
+# "until", not before.
 _TURN_PREFIX = "turn "
 # A value (Storage.load_value()): its name is after this word, its text is the row's
 # "owner".
@@ -97,8 +98,8 @@ _LOAD_ENTRY = (
     f"SELECT origin, {_HEADER}, {_PACKED} FROM entries LEFT JOIN bodies USING (sha256)"  # noqa: S608 (all ours)
 )
 _SAVE_ENTRY = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)"
-# Parameters: SHA-256, time, packed body. Of a body that is there, only its use is
-# noted, and a damaged one is mended.
+# Parameters: SHA-256, time, packed body. If the body is there already, its use is
+# noted, and it is overwritten, which mends a damaged one.
 _SAVE_BODY = """
 INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
@@ -113,12 +114,12 @@ WHERE owner = excluded.owner OR until <= ? OR until > ?
 # Rows that are deleted at a time because they are old: other processes wait for the
 # lock meanwhile.
 _EXPIRING = 1000
-# When the next request of an origin may be sent; parameters: _TURN_PREFIX and the
-# origin; then the time.
+# These load and save when the next request of an origin may be sent. Parameters:
+# _TURN_PREFIX with the origin; to save it, also the time.
 _LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
 _SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
-# A value that belongs to no origin; parameters: _VALUE_PREFIX and its name; then the
-# value, and _FAR_FUTURE.
+# These load and save a value that belongs to no origin. Parameters: _VALUE_PREFIX with
+# its name; to save it, also the value, and _FAR_FUTURE.
 _LOAD_VALUE = f"SELECT substr(owner, 1, {MAX_VALUE + 1}) FROM leases WHERE origin = ?"  # noqa: S608 (all ours)
 _SAVE_VALUE = "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)"
 _EXPIRE = f"""
@@ -131,7 +132,7 @@ DELETE FROM bodies WHERE sha256 IN (SELECT sha256 FROM bodies WHERE used_at < ? 
 
 
 class SqliteStorage(BatchStorage):
-    """Entries in a file. If that is broken, or not ours, it is set aside and a new one
+    """Entries in a file. One that is broken, or not ours, is set aside, and a new one
     created."""
 
     # What the public methods do is said in Storage (base.py).
@@ -141,14 +142,14 @@ class SqliteStorage(BatchStorage):
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
-        """Open from the first call on."""
+        """The connection; open from the first call on."""
         self._opened: os.stat_result | None = None
         """Which file that is: another may come to be at the same path."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
-        """At ``REP_CACHE_PATH``; if that is relative, in the data directory of the
-        project."""
+        """Use the file at ``REP_CACHE_PATH``; if that is relative, in the data
+        directory of the project."""
         settings = RepSettings.from_settings(crawler.settings)
         path = Path(data_path(settings.cache_path)).absolute()
         return cls(path, settings.cache_expiry)
@@ -159,7 +160,7 @@ class SqliteStorage(BatchStorage):
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             entries = {}
-            room = MAX_BATCH  # bytes for the bodies of the other entries
+            room = MAX_BATCH  # bytes that further bodies may have
             for origin, header, packed in db.execute(query, origins):
                 if isinstance(packed, bytes | str):
                     room -= len(packed)
@@ -188,8 +189,9 @@ class SqliteStorage(BatchStorage):
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE_ENTRY, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
-                # Fewer than the limit: no old entry is left. Bodies expire after all
-                # entries that use them, as saving an entry updates its body's used_at.
+                # If they were fewer than the limit, no old entry is left. Bodies expire
+                # after all entries that use them, as saving an entry updates its body's
+                # used_at.
                 if expired < _EXPIRING:
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
@@ -229,8 +231,8 @@ class SqliteStorage(BatchStorage):
         seconds: float,
     ) -> set[str]:
         now = time.time()
-        # No lease is that long: one that ends even later was taken before the clock was
-        # set back.
+        # No lease is ten times as long as this one: one that ends even later was taken
+        # before the clock was set back.
         latest = now + 10 * seconds
         statements = []
         for origin in origins:
@@ -301,7 +303,7 @@ class SqliteStorage(BatchStorage):
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file; if that is damaged, on a new one."""
-        # Writing to a file that was deleted, say, would raise no error.
+        # If the file was deleted, say, writing to it would raise no error.
         if not self._is_still_there():
             self.close()
         try:
@@ -330,7 +332,7 @@ class SqliteStorage(BatchStorage):
                 # Whatever it is (a foreign file of that name, say), the cache itself
                 # isn't damaged.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
-            # Another process may have set it aside, and made a new one.
+            # Otherwise, another process has set it aside, and maybe made a new one.
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.

@@ -116,7 +116,7 @@ async def test_parts_that_fail(
         raise OverflowError("Python int too large to convert to SQLite INTEGER")
 
     def closes_its_file(self: Any, *_: Any, **__: Any) -> Any:
-        self._often.stop()
+        self._write_loop.stop()
         self._write()
         self._file.close()
         broken(self)

@@ -99,8 +99,8 @@ class Report:
 
     async def _page(self) -> bytes:
         """Return the page. What takes long happens in threads: sorting many rows,
-        unpacking bodies and filling in the template. The table of origins belongs to
-        the event loop."""
+        unpacking bodies and filling in the template. The table of origins is used in
+        the event loop, to which it belongs."""
         quoted = await run_in_thread(lambda: list(self._crawl.quoted()))
         entries: dict[tuple[str, str], Entry] = {}
         for row in quoted:
@@ -147,8 +147,9 @@ class ReportData:
     """What the page shows: one crawl, and how it differs from earlier ones."""
 
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
-        """*crawls*, each with its last line, the oldest first: the page shows the last
-        one, and compares all. *notes*: sentences about the record itself."""
+        """*crawls*, which have been given all their lines, the oldest first: the page
+        shows the last one, and compares all. *notes*: sentences about the record
+        itself."""
         self.crawls = crawls
         self.crawl = crawls[-1]
         self.notes = notes
@@ -205,8 +206,8 @@ class ReportData:
 def _lines_of_files(
     record: Sequence[str | PathLike[str] | IO[bytes]],
 ) -> Iterator[Line | None]:
-    """Yield the lines of all files, which are open or named; see
-    :func:`.reading.lines_of`."""
+    """Yield the lines of all files, which are open or named; None for what isn't a line
+    of a record (:func:`.reading.lines_of`)."""
     for file in record:
         if isinstance(file, (str, PathLike)):
             with open(file, "rb") as opened:

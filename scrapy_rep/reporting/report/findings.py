@@ -63,8 +63,8 @@ def _finding(
     command: str = "",
 ) -> Finding:
     """Return a finding of one *sentence* about *origins*; its examples are *urls*, or
-    else the origins. *section*: the page's section about it; *outcome*: by which its
-    table is filtered."""
+    else the origins. *section*: the page's section about it. *outcome*: the one by
+    which that section's table is filtered."""
     examples = list(urls or origins)
     return Finding(
         level,
@@ -104,7 +104,8 @@ def _about_all_origins_of(
 
 
 def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield findings, several about an origin: an earlier one takes up later ones."""
+    """Yield findings. Several may be about the same origins: the first takes up the
+    later ones, see :func:`findings_of`."""
     yield from _unreachable(crawl, rows)
     closed = crawl.closed
     yield from _start_requests(crawl, rows, closed)
@@ -141,7 +142,7 @@ def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Fin
 
 def _dropped(count: int, reason: str) -> Iterator[Finding]:
     """Yield what is said of *count* items and requests that were dropped because of
-    pages."""
+    what pages say. *reason*: such rules or preferences, in words."""
     if count:
         sentence = f"Items and requests dropped because of {reason}: {count:,}."
         yield _finding("note", sentence, "pages")
@@ -220,20 +221,21 @@ def _start_requests(
     why = starts.text("why")
     first = f"The first was {first_url}: {why}."
     sentence = " and ".join(reasons) + f"{outcome}. {first}"
-    # Of the refused requests, the record names only the first. If all of them fail for
-    # one reason, and there is a finding about origins with that reason, this one
-    # belongs to it: then it is said to be about the first one's origin.
+    # Of the refused requests, the record names only the first, so the origins of
+    # several aren't known. But if all were refused for one reason, and another finding
+    # is about origins with that reason, this finding belongs to it: it is said to be
+    # about the first request's origin, and so joins the other.
     first_origin = _origin_part(first_url)
     if forbidden:
-        alike = forbidden == refused and first_origin in closed
+        joins_other = forbidden == refused and first_origin in closed
     else:
         down = {row.origin for row in rows if row.outcome == "unreachable"}
-        alike = unreachable == refused and first_origin in down
+        joins_other = unreachable == refused and first_origin in down
     yield _finding(
         "warning" if passed else "error",
         sentence,
         "rules" if forbidden else "unreachable",
-        [first_origin] if refused == 1 or alike else (),
+        [first_origin] if refused == 1 or joins_other else (),
         urls=[first_url],
         command=starts.text("command"),
     )

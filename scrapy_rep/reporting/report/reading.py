@@ -47,7 +47,7 @@ _MAX_ITEMS = 50
 
 
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
-    """Yield the lines of a record; None for a line that isn't one. Blank lines are
+    """Yield the lines of a record; None for what can't be read as one. Blank lines are
     skipped."""
     while text := file.readline(_MAX_LINE_BYTES):
         try:
@@ -125,8 +125,8 @@ class Period:
     """When the first of these fetches began."""
     ended: float
     end: str = "open"
-    """How it ended: ``answered``; ``given_up``, with the last request; or ``open``,
-    with the crawl."""
+    """How it ended: ``answered``; ``given_up``, when the last request was; or ``open``,
+    if the crawl ended before it."""
     fetches: int = 0
     reason: str = ""
     """The latest failure, in words."""
@@ -142,7 +142,7 @@ class Period:
 
 # Counts of an origin that bring it to the top of the page's table.
 _COUNTS_OF_TROUBLE = ("forbidden", "dropped", "given_up", "passed", "held")
-# Last answers of an origin that don't.
+# Last answers of an origin that don't bring it there.
 _USUAL_OUTCOMES = ("rules", "missing", "denied", "none")
 
 
@@ -184,11 +184,11 @@ class OriginRow:
 
     @property
     def order(self) -> tuple[int, str]:
-        """A key that sorts those refused most first, and of others those whose answer
-        is unusual."""
+        """A key that sorts origins with most trouble first; of those with as much, the
+        ones whose last answer is unusual."""
         interest = 0
         for name in _COUNTS_OF_TROUBLE:
-            interest += 2 * self.counts[name]
+            interest += 2 * self.counts[name]  # each outweighs an unusual answer
         if self.outcome not in _USUAL_OUTCOMES:
             interest += 1
         return -interest, by_domain(self.origin)
@@ -204,7 +204,7 @@ class StatementRow:
     text: str
     """The statement, and where it stands."""
     url: str
-    """The first page."""
+    """The first page that says it."""
     count: int = 0
     dropped: int = 0
     """How many requests or items were dropped because of it."""
@@ -248,7 +248,7 @@ class Axis:
         for step in _TICK_STEPS:
             if self._span <= _TICKS * step:
                 return step
-        # So many that there are no more ticks than that, either.
+        # So many days that there are no more than _TICKS steps of them, either.
         days = 1 + self._span // (_DAY_SECONDS * _TICKS)
         return _DAY_SECONDS * days
 
@@ -265,7 +265,7 @@ class Axis:
         return left, round(width, 3)
 
 
-# Points that a timeline is thinned out to. It grows to twice as many before.
+# A timeline that has grown beyond twice as many points is thinned out to so many.
 _POINTS = 500
 
 
@@ -274,11 +274,12 @@ class Timeline:
 
     def __init__(self) -> None:
         self._points: list[tuple[float, int]] = []
-        """Each time at which the number changed, and the number from then on, less that
-        at first."""
+        """Each time at which the number of requests changed, and how much larger it was
+        from then on than at first."""
         self._count = 0
+        """The latest of these differences."""
         self._least = 0
-        """The smallest count. It is negative if requests leave that an earlier run
+        """The smallest of them. It is negative if requests leave that an earlier run
         held: so many were there from the beginning, though this record has no line
         about their arrival."""
 
@@ -294,8 +295,8 @@ class Timeline:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Replace each two points by one, which has the larger number: peaks stay. The
-        last point stays as it is."""
+        """Replace each pair of points by one, which has the larger number: peaks stay.
+        The last point stays as it is."""
         *points, last = self._points
         # These are 2 * _POINTS: an even number.
         pairs = zip(points[::2], points[1::2], strict=True)
@@ -316,9 +317,10 @@ class Timeline:
 
 # Limits on what is kept in memory while a record is read.
 
-# Large crawls have more origins; the earliest of them are only counted.
+# How many origins have a row. Large crawls have more; those that have had nothing new
+# for longest are only counted.
 _KEPT_ORIGINS = 50_000
-# Origins of a rule: the page shows all of them.
+# How many origins of a rule have a row: the page shows all of these.
 _KEPT_ORIGINS_OF_A_RULE = 100
 _KEPT_STATEMENTS = 2_000
 _KEPT_PERIODS = 4_000
@@ -331,7 +333,7 @@ _URL_LENGTH = 500
 SHOWN_GIVEN_UP = 5_000
 """URLs that the page lists, to be crawled again."""
 
-# Limits on what the page shows, the most important rows of each table: browsers take
+# How many rows of each table the page shows, the most important ones: browsers take
 # long to lay out more.
 SHOWN_ORIGINS = 10_000
 SHOWN_RULES = 300
@@ -372,7 +374,7 @@ class AnsweredOrigins(NamedTuple):
     origins: int
     """How many there are."""
     outcomes: list[str]
-    """The keys of ``ANSWERS`` with these words, if an origin has them."""
+    """The keys of ``ANSWERS`` with these words, those that some origin has."""
 
 
 def _sitemap_order(row: dict[str, Any]) -> tuple[bool, bool, str]:
@@ -402,9 +404,9 @@ class CrawlSum:
 
     def __init__(self) -> None:
         self.name = ""
-        """The spider's."""
+        """The spider's name."""
         self.agent = ""
-        """What the crawl goes by."""
+        """The product tokens that the crawl goes by, in words."""
         self.version = ""
         """The version of scrapy-rep."""
         self.scrapy = ""
@@ -456,7 +458,7 @@ class CrawlSum:
             shown=SHOWN_STATEMENTS,
             order=_most_frequent_first,
         )
-        """What pages say that had something dropped."""
+        """What pages say, so that requests or items were dropped."""
         self.statements: Rows[StatementRow] = Rows(
             kept=_KEPT_STATEMENTS,
             shown=SHOWN_STATEMENTS,
@@ -466,6 +468,7 @@ class CrawlSum:
         self.given_up: dict[str, None] = {}
         """URLs of requests that failed because robots.txt was unreachable, the first of
         them."""
+        # Requests that are held, or wait for a first answer; and those that only wait.
         self._held_or_waiting = Timeline()
         self._waiting = Timeline()
 
@@ -521,8 +524,8 @@ class CrawlSum:
         if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
         if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
-            # Nothing is known by it. Without any other answer, the page shows the
-            # reason.
+            # The line tells nothing about robots.txt. The page shows its reason, unless
+            # there is another answer.
             origin.reason = origin.reason or reason
             return
         origin.url = line.text("url")
@@ -670,7 +673,7 @@ class CrawlSum:
     def _on_held(self, line: Line, at: float) -> None:
         """A request is held, or waits for a first answer."""
         origin = self._row_of(line)
-        # The reason says so (origins/policy.py).
+        # The reason says which of them (origins/policy.py).
         waits = line.text("reason") == UNKNOWN_YET
         if line.flag("dry_run"):  # the request went on
             origin.counts["waited" if waits else "held"] += 1
@@ -736,8 +739,8 @@ class CrawlSum:
         if line.flag("dry_run"):
             return
         row.dropped += 1
-        total = "usage_dropped" if verdict.startswith("usage") else "page_dropped"
-        self.counts[total] += 1
+        name = "usage_dropped" if verdict.startswith("usage") else "page_dropped"
+        self.counts[name] += 1
 
     def _on_usage(self, line: Line, _: float) -> None:
         """A page came with usage preferences, its own or its site's."""
@@ -786,7 +789,7 @@ class CrawlSum:
         "usage": _on_usage,
         **dict.fromkeys(DROPS, _on_page),
     }
-    """What counts a line, by its verdict."""
+    """The method that counts a line, by the line's verdict."""
 
     # What the page shows besides rows
 
@@ -827,6 +830,7 @@ class CrawlSum:
                     refused_whole.add(rule_origin.origin)
         closed = []
         for origin in self.origins.top:
+            # If some requests were allowed, other rules make exceptions.
             if origin.origin in refused_whole and not origin.counts["allowed"]:
                 closed.append(origin.origin)
         return closed
@@ -839,7 +843,7 @@ class CrawlSum:
         forgotten."""
         period = origin.period
         if period is not None:
-            if origin.held:
+            if origin.held:  # requests still wait
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
                 # Nobody waits any more: nothing is known of the origin after the last
