@@ -202,7 +202,7 @@ class RepMiddleware:
             key = rules.find(comparable(path))
             state.used_at = now
             self._count("rep/cache/hit")
-            is_from_gate = self._gate.arrived(request)
+            is_from_gate = self._gate.note_arrival(request)
             if allows(key) or path == ROBOTS_PATH:
                 state.allowed += 1
                 return None
@@ -248,7 +248,7 @@ class RepMiddleware:
         try:
             await self._check_and_judge(request)
         finally:
-            self._gate.arrived(request)
+            self._gate.note_arrival(request)
 
     async def _check_and_judge(self, request: Request) -> None:
         """Do what the gate has decided about *request*. If it has decided nothing, do
@@ -260,8 +260,8 @@ class RepMiddleware:
             self._drop(request, origin, drop, self.origins.cache.get(origin))
             return
         if self._seeding is not None:
-            came_through = request in self._gate  # then the gate has checked it
-            check = self._seeding.look_at(request, checked=came_through)
+            was_checked = self._gate.came_through(request)  # the gate checks all
+            check = self._seeding.look_at(request, checked=was_checked)
             if check is not None:
                 await check
         elif SITEMAP_KEY in request.meta:
@@ -296,7 +296,8 @@ class RepMiddleware:
         """Do with *request* what has to be done while a fetch of its robots.txt is due:
         what counted at the gate still counts; otherwise it waits."""
         state = self.origins.cache.look_up(origin)
-        if state is not None and request in self._gate and not state.unreachable:
+        came_through = self._gate.came_through(request)
+        if state is not None and came_through and not state.unreachable:
             # The request left the gate by an answer that has expired since.
             self._count("rep/cache/hit")
             await self._act(request, state, path)
@@ -438,7 +439,7 @@ class RepMiddleware:
             status=status,
         )
         if decision is not None and not decision.allowed:
-            is_direct = request not in self._gate
+            is_direct = not self._gate.came_through(request)
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error from None
@@ -530,7 +531,7 @@ class RepMiddleware:
         self, request: Request, error: Refusal, state: OriginState | None
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
-        is_direct = request not in self._gate
+        is_direct = not self._gate.came_through(request)
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
