@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Meta keys that need a closer look.
+# Meta keys of requests that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, PAGE_ROW_KEY, SITEMAP_KEY})
 
 
@@ -243,7 +243,7 @@ class RepMiddleware:
     # What the fast path can't decide
 
     async def _look_closer(self, request: Request) -> None:
-        """Let *request* pass, or raise. Suspends only if there is something to wait
+        """Let *request* pass, or raise. This waits only if there is something to wait
         for."""
         try:
             await self._check_and_judge(request)
@@ -294,7 +294,7 @@ class RepMiddleware:
         self, request: Request, origin: Origin, path: str
     ) -> None:
         """Do with *request* what has to be done while a fetch of its robots.txt is due:
-        what counted at the gate still counts; otherwise it waits."""
+        apply what was known at the gate, if anything; otherwise wait."""
         state = self.origins.cache.look_up(origin)
         came_through = self._gate.came_through(request)
         if state is not None and came_through and not state.unreachable:
@@ -336,8 +336,8 @@ class RepMiddleware:
     ) -> None:
         """Do with *request* what has to be done by *state*, which is known of its
         origin: apply the rules or, if the origin is unreachable, do what ``Policy``
-        (origins/policy.py) says. *waited*: it has waited for an attempt, and won't wait
-        for a second one."""
+        (origins/policy.py) says. *waited*: *request* has waited for an attempt, and
+        won't wait for a second one."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
@@ -374,7 +374,7 @@ class RepMiddleware:
     async def _wait_for_next_attempt(
         self, request: Request, state: OriginState, path: str
     ) -> None:
-        """Wait for the next attempt at a robots.txt, which is near, since *request*
+        """Wait for the next attempt at a robots.txt, which is soon, since *request*
         can't be held here. Then do with *request* what the answer says."""
         try:
             with self.context.engine.extra_slot():
@@ -478,8 +478,7 @@ class RepMiddleware:
             return None
         return error
 
-    # What EarlyDrops (holding/early.py) asks about a request that is about to be
-    # scheduled
+    # What EarlyDrops (holding/early.py) asks about a request before it is scheduled
 
     def _refusal(
         self, request: Request, state: OriginState, path: str
@@ -505,8 +504,8 @@ class RepMiddleware:
         return RobotsDisallowed(state.origin, decision, state.status.setting)
 
     def _may_seed(self, request: Request, prefix: str) -> bool:
-        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
-        here."""
+        """Whether *request*, whose URL begins with *prefix*, may tell of sitemaps once
+        it comes here."""
         if SITEMAP_KEY in request.meta:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
@@ -520,8 +519,9 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
-        """Fail *request*, unless this is a dry run, since there is no robots.txt of
-        *origin*, for the reason in *drop*. *state*: what is known of *origin*."""
+        """Fail *request*, unless this is a dry run: *drop* says why there is no
+        robots.txt of *origin*. *state*: what is known of *origin*."""
+        # Not counted: the crawl ends, or there is a bug or a wrong configuration.
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)

@@ -361,7 +361,7 @@ class _Row(NamedTuple):
 
 
 def _has_requests(queue: Path) -> bool:
-    """Whether the folder *queue*, Scrapy's queue on disk, has files beside its index."""
+    """Whether the folder *queue*, Scrapy's queue on disk, has more than an index."""
     for _, _, names in os.walk(queue):
         if set(names) - {"active.json"}:
             return True

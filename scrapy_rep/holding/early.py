@@ -97,8 +97,8 @@ class EarlyDrops:
         dropped."""
 
     def begin(self, scheduler: Any) -> None:
-        """Drop requests from now on, unless there is an *obstacle*: something that could
-        keep a request from failing although the middleware refuses it."""
+        """Drop requests from now on, unless there is an *obstacle*: something that
+        could keep a request from failing although the middleware refuses it."""
         if not self._is_wanted:
             return
         engine = self._engine

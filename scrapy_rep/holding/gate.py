@@ -149,8 +149,8 @@ class Gate:
         return self._known_at_gate.get(request)
 
     def note_arrival(self, request: Request) -> bool:
-        """Forget what was known when *request* left, since the middleware has dealt with
-        it. Return whether it came through here."""
+        """Forget what was known when *request* left, since the middleware has dealt
+        with it. Return whether it came through here."""
         if request not in self._known_at_gate:
             return False
         self._known_at_gate[request] = None
@@ -250,8 +250,8 @@ class Gate:
     def look_for_pending_requests(self) -> bool:
         """Stand in for the scheduler's ``has_pending_requests()``: return whether the
         crawl has work. To wait for answers counts as work for a minute (``hold_idle``
-        in settings.py). Then the engine sends ``spider_idle``, since the spider may have
-        other work; the requests that wait keep the crawl open
+        in settings.py). Then the engine sends ``spider_idle``, since the spider may
+        have other work; the requests that wait keep the crawl open
         (``Holding._spider_idle``)."""
         if self._is_bypassed:
             return self._has_scheduled()
@@ -402,7 +402,7 @@ class Gate:
             # If it had been put behind all others, the scheduler has only such ones.
             self._is_scheduler_exhausted = past.came_last
             return True
-        holding.log.full(origin)
+        holding.log.warn_full(origin)
         self._releases.verdicts[request] = advice.why  # it fails in the middleware
         return False
 
