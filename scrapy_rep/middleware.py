@@ -1,4 +1,4 @@
-"""What happens to a request.
+"""What happens to a request on its way to the downloader.
 
 1. Before the scheduler's queue, ``EarlyDrops`` (holding/early.py) drops it if fresh
    rules forbid it.
@@ -12,9 +12,9 @@
 5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
    (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
 
-Direct downloads, such as those of a media pipeline, pass no scheduler and no gate.
-They, and requests whose origin was forgotten since the gate, wait for robots.txt in
-this middleware, beside the download slots.
+Direct downloads, such as those of a media pipeline, pass no scheduler and no gate. They
+wait for robots.txt in this middleware, outside the download slots; so do requests whose
+origin was forgotten after they left the gate.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class RepMiddleware:
         self.decisions = Recorder(context, origins, holding.some_urls)
         self.usage_lookup: object = None
         """The ``UsageLookup`` of this crawl, once ``lookup_of`` in
-        preferences/lookup.py has made it: this module imports nothing from
-        preferences/."""
+        preferences/lookup.py has made it. Its type is ``object``, since this module
+        imports nothing from preferences/."""
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._verdicts = holding.releases.verdicts
@@ -198,7 +198,7 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
-            # Stands for the rule that decides (protocol/matching.py).
+            # The key stands for the rule that decides (protocol/matching.py).
             key = rules.find(comparable(path))
             state.used_at = now
             self._count("rep/cache/hit")
@@ -271,7 +271,7 @@ class RepMiddleware:
         await self._judge(request)
 
     async def _judge(self, request: Request) -> None:
-        """Act on what is known of the request's origin."""
+        """Act on what is known of the origin of *request*."""
         if FOREIGN_SCHEME.match(request.url):
             return  # data:, s3: and the like have no robots.txt
         try:
@@ -279,7 +279,8 @@ class RepMiddleware:
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
-            self._refuse(request, RobotsUnreachable(None, why, cause=error), None)
+            no_origin = RobotsUnreachable(None, why, cause=error)
+            self._refuse(request, no_origin, state=None)
             return
         if isinstance(state_or_origin, OriginState):
             state = state_or_origin
@@ -322,7 +323,7 @@ class RepMiddleware:
         if self.decisions.dry_run:
             # Wait no longer than until the request would be held.
             seconds = flight.left_of(self.origins.policy.grace)
-        with self.context.engine.extra_slot():  # meanwhile, pages need theirs
+        with self.context.engine.extra_slot():  # pages need the other slots meanwhile
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
             await self._act(request, answer, path)
@@ -342,8 +343,8 @@ class RepMiddleware:
             return
         chain = self.agents.chain_of(request)
         if self.origins.cache.takes_long(state, chain):
-            # Before we look whether the origin is unreachable, which it can become
-            # meanwhile.
+            # This comes before we look whether the origin is unreachable, which it can
+            # become while we wait.
             await self.origins.cache.read(state, chain)
         known_at_gate = self._gate.known_at_gate(request)
         if state.unreachable and known_at_gate is not None:
@@ -392,8 +393,8 @@ class RepMiddleware:
     async def _answer(
         self, waiting: Awaitable[OriginState]
     ) -> OriginState | Drop | None:
-        """Return what *waiting* for a fetch comes to: what is known of the origin then;
-        or why there is no answer; None if that takes too long."""
+        """Await *waiting*, which waits for a fetch. Return what is known of the origin
+        then; or why there is no answer; None if the fetch takes too long."""
         try:
             return await waiting
         except StillWaiting:
@@ -403,8 +404,7 @@ class RepMiddleware:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs: not the request's
-            # fault.
+            # A wrong configuration, or a bug, which Flights logs.
             return Drop.after(error)
 
     async def _fetch_answer(
@@ -428,7 +428,7 @@ class RepMiddleware:
         ``RobotsDisallowed``. *status*: what counts of the origin, if not what is known
         now."""
         # If a setting decides in place of the protocol (REP.md section 13), each
-        # request is recorded.
+        # request is recorded, also if it is allowed.
         is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(
@@ -458,8 +458,8 @@ class RepMiddleware:
         direct: bool,
     ) -> RobotsDisallowed | None:
         """Report that *decision* forbids *request*. Return what it fails with; None if
-        it passes all the same: it is overruled, or this is a dry run. *direct*: it is a
-        direct download."""
+        it passes all the same: the decision is overruled, or this is a dry run.
+        *direct*: it is a direct download."""
         if self.overrules(request, decision):
             self._count("rep/overruled")
             self.decisions.record(
@@ -472,7 +472,8 @@ class RepMiddleware:
             )
             return None
         error = RobotsDisallowed(state.origin, decision, state.status.setting)
-        if direct or self._early.remember(request, state, path):
+        is_counted = direct or self._early.remember(request, state, path)
+        if is_counted:
             self.decisions.dropped(request, error, state, direct=direct)
         if self.decisions.dry_run:
             return None
@@ -497,7 +498,8 @@ class RepMiddleware:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):
                 return None
-            # The fast path is left alone: each allowed request may have to be recorded.
+            # With always, since this must not open the fast path to later requests: they
+            # may have to be recorded.
             decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
@@ -535,9 +537,9 @@ class RepMiddleware:
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # "from" names the cause that the error has, not an exception that is being
-        # handled here. Without a spider, this isn't the shell: somebody's test uses the
-        # middleware alone.
+        # "from" keeps the cause that the error has: it isn't an exception that is being
+        # handled here. Without a spider, this isn't the shell, but somebody's test of
+        # the middleware alone.
         is_shell = self._in_shell and self.context.spider is not None
         if is_shell and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__

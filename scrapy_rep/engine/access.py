@@ -49,8 +49,8 @@ SLOT_KEY = "download_slot"
 """The meta key by which Scrapy has the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
-"""The meta key, in a request for a file that we fetch for ourselves (robots.txt, say), of
-the object that downloads it, see :meth:`EngineAccess.hand_over`."""
+"""The meta key of the object that downloads a request for a file of ours (robots.txt,
+say), see :meth:`EngineAccess.hand_over`."""
 
 # The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
 _clock = time.time
@@ -522,8 +522,8 @@ class Following:
                 self._tell_scheduled(request)
             return result
 
-        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts as
-        # done with a number once the first request that carries it has ended.
+        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
+        # as done with a number once the first request that carries it has ended.
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 

@@ -67,8 +67,8 @@ class _Turns(DownloaderInterface):
         slot without any. Scrapy's own method returns all slots, from which the queue
         takes the first of the least active.
 
-        This looks at no more slots than there are downloads and one, and moves busy ones
-        behind the others."""
+        This looks at no more slots than there are downloads, and one. Busy slots are
+        moved behind the others."""
         assert isinstance(possible_slots, OrderedDict)
         if len(possible_slots) < _MANY:
             return super().stats(possible_slots)

@@ -92,8 +92,8 @@ class Alarm:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
-        """Call back for keys that are due, but not for too many at a time. Set the timer
-        for the others."""
+        """Call back for keys that are due, but not for too many at a time. Set the
+        timer for the others."""
         if self._crawler.engine.paused:
             self._arm(_PAUSE_CHECK_SECONDS)
             return

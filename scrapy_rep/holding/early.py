@@ -77,6 +77,7 @@ class EarlyDrops:
         self._is_wanted = not (
             is_interactive(context.crawler) or context.settings.dry_run
         )
+        """Whether this crawl drops requests early at all."""
         self._scheduling: Scheduling | None = None
         """Knows which request the engine is about to schedule; None: nothing is dropped
         here."""

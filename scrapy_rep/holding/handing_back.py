@@ -183,8 +183,8 @@ class HandingBack:
         """End the wait of *request*, which was about to leave, and stands in no queue.
         Return a Deferred for the output of its errback."""
         if self._engine.following.is_kept(request):
-            return succeed(None)
-        if self._give_to_scheduler(request, 0.0, request.priority):
+            return succeed(None)  # no errback is called
+        if self._give_to_scheduler(request, waited=0.0, priority=request.priority):
             return succeed(None)
         origin = origin_of(request)
         last_failure = Drop.of(self._held.table.get(origin))
@@ -193,7 +193,7 @@ class HandingBack:
             attempts=0,
         )
         never_held = Held(urgency=0, number=0, since=0.0, request=request)
-        error = self._held.give_up(never_held, origin, 0.0, drop)
+        error = self._held.give_up(never_held, origin, waited=0.0, why=drop)
         return self._engine.fail(request, error)
 
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
@@ -204,8 +204,8 @@ class HandingBack:
             return succeed(None)
         waited = self._held.waited(queue, held)
         only_waited = not held.was_held and not queue.fails
-        goes_back = only_waited or self._outlives(request)
-        if goes_back and self._give_to_scheduler(request, waited, request.priority):
+        may_go_back = only_waited or self._outlives(request)
+        if may_go_back and self._give_to_scheduler(request, waited, request.priority):
             if held.was_held:
                 self._count("rep/handed_back")
             return succeed(None)

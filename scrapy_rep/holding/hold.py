@@ -117,7 +117,8 @@ class HeldRequests:
         return queue
 
     def new_held(self, queue: Queue, request: Request, waited: float | None) -> Held:
-        """Return *request* as it will stand in *queue*, with the next number."""
+        """Return *request* as it will stand in *queue*, with the next number. *waited*:
+        see :meth:`add_waiting`."""
         self._last_number += 1
         now = queue.clock(self.now())
         return Held(
@@ -192,8 +193,8 @@ class HeldRequests:
         return read
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held*, of *queue*, has waited: until it was
-        released, if it was."""
+        """Return for how many seconds *held*, of *queue*, has waited or, if it is
+        released, had waited until then."""
         until = queue.clock(self.now())
         if queue.has_leaving and not queue.fails:
             until = queue.released_at
@@ -201,7 +202,7 @@ class HeldRequests:
 
     def release(self, queue: Queue) -> None:
         """Let all of *queue* leave, since an answer came."""
-        queue.let_leave(None, self.now())
+        queue.let_leave(why=None, now=self.now())
         self._begin_anew(queue)
 
     def recall(self, queue: Queue) -> None:
@@ -445,7 +446,7 @@ class Releases:
                 self._finished(queue)
 
     def let_one_leave(self, queue: Queue) -> None:
-        """Let the next of *queue*, of which none was ever held, leave out of turn."""
+        """Let the next of *queue*, of which none is held, leave out of turn."""
         request = self._take_turn(queue)
         if request is not None:
             self.make_ready(request)
@@ -490,8 +491,8 @@ class Releases:
             )
 
     def _give_turn(self, queue: Queue) -> None:
-        """Give *queue* a turn: after the turns of queues with more urgent requests, and
-        after earlier turns for requests as urgent."""
+        """Give *queue* a turn: after the turns for more urgent requests, and after
+        earlier turns for equally urgent ones."""
         queue.has_turn = True
         self._last_turn += 1
         urgency = 0
