@@ -498,8 +498,8 @@ class RepMiddleware:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):
                 return None
-            # With always, since this must not open the fast path to later requests: they
-            # may have to be recorded.
+            # With always, since this must not open the fast path to later requests:
+            # they may have to be recorded.
             decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
