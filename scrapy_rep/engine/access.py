@@ -52,7 +52,7 @@ HOP_KEY = "_rep_hop"
 """The meta key of the object that downloads a request for a file of ours (robots.txt,
 say), see :meth:`EngineAccess.hand_over`."""
 
-# The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
+# The clock by which Scrapy sets Slot.lastseen; time.time in older Scrapy.
 _clock = time.time
 if hasattr(downloader_module, "monotonic"):
     _clock = time.monotonic
@@ -91,8 +91,8 @@ _FINISH_REASON = "rep_settings_error"
 # crawl's end.
 _START_CHECK_SECONDS = 0.01
 
-# Modules with the commands for whose crawl somebody waits: nothing is held in these,
-# and no sitemaps are crawled. (`scrapy robots` crawls nothing.)
+# The commands in these modules have a crawl for which somebody waits: in such a crawl,
+# nothing is held, and no sitemaps are read. (`scrapy robots` crawls nothing.)
 _COMMAND_MODULES = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
@@ -103,8 +103,8 @@ def concurrency_of(crawler: Crawler) -> int:
 
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
     """Call *start* when the spider opens; at once if it has opened, as for a command
-    that makes its parts while its crawl runs. *start* is a method whose object lives as
-    long as the crawl."""
+    that makes its parts while its crawl runs. *start* is a method, whose object must
+    live as long as the crawl: signals keep only weak references."""
     engine = None
     with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
@@ -182,7 +182,7 @@ class StopAtStart:
 
 
 class Stage(IntEnum):
-    """The order of what is done before the spider closes."""
+    """What is done before the spider closes, in this order."""
 
     SEEDING = 1
     """No more pages from sitemaps are requested: first, since they could still be
@@ -253,7 +253,7 @@ class Closing:
                     await step.action()
         finally:
             self._lock.release()
-        # Otherwise the engine might go on reading start(), and give requests to a
+        # With _start, the engine might go on reading start(), and give requests to a
         # closed scheduler.
         self._engine._start = None
         self._engine.unpause()
@@ -270,7 +270,9 @@ class RunningClock:
         self._crawler: Any = crawler
         self._began_at = time.monotonic()
         self._paused_at: float | None = None
+        """When the crawl was paused; None if it runs."""
         self._paused_for = 0.0
+        """Seconds for which it was paused before."""
         when_opened(crawler, self._watch)
 
     def __call__(self) -> float:
@@ -571,7 +573,7 @@ class Scheduling:
     def __init__(self, engine: ExecutionEngine) -> None:
         self._crawl = engine.crawl
         self.request: Request | None = None
-        """The request with which ``crawl()`` was called, while that call lasts."""
+        """While ``crawl()`` runs, the request with which it was called."""
         engine.crawl = self  # type: ignore[method-assign]
 
     def __call__(self, request: Request) -> None:
@@ -766,10 +768,10 @@ class EngineAccess:
         return Scheduler not in type(self.scheduler).__mro__
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
-        """Make the engine's ``needs_backout()`` return True while *is_full* does, too,
-        but only if the spider's ``start()`` calls it, to yield its next request only if
-        there is room (in Scrapy's documentation, "Delaying start request iteration").
-        If the engine itself were told to back out, the event loop would get no turn."""
+        """Let the engine's ``needs_backout()`` return True while *is_full* does, too, if
+        the spider's ``start()`` calls it, to wait until there is room for its next
+        request (in Scrapy's documentation, "Delaying start request iteration"). If the
+        engine itself were told to back out, the event loop would get no turn."""
         engine = self._engine
         needs_backout = engine.needs_backout
 
@@ -1010,9 +1012,8 @@ class DownloadSlots:
     def not_there_yet(
         self, request: Request, on_their_way: list[Request]
     ) -> list[Request]:
-        """Return those of *on_their_way*, requests that have left for the slot of
-        *request*, that are still being processed, and have not got to the slot so
-        far."""
+        """Return those of *on_their_way*, requests that the engine has taken for the
+        slot of *request*, which are under way but have not got to the slot so far."""
         if not on_their_way:
             return []
         slot = self._slot_of(request)
@@ -1026,8 +1027,8 @@ class DownloadSlots:
 
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time.
-        *on_their_way*: other requests for that slot, which have not got there so far;
-        they count, too. A slot that a crawl delay slows may have as many as others,
+        *on_their_way*: other requests for that slot, which may not have got there so
+        far; they count, too. A slot that a crawl delay slows may have as many as others,
         although it sends one at a time."""
         if self._slots is None:
             return False

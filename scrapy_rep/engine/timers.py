@@ -160,7 +160,7 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     """Return the result of *waiting*. After some *seconds* (None: no limit), cancel it
     and raise *late*, even if *waiting* doesn't let itself be cancelled."""
     done: Deferred[T] = Deferred()
-    is_over = False
+    is_over = False  # once this coroutine needs no result any more
 
     def finish(result: Any) -> None:
         if not (done.called or is_over):

@@ -249,7 +249,7 @@ class EarlyDrops:
             yield self._waiting.popleft()
 
     def _note_settled(self, _: object) -> None:
-        """Note that the output of an errback was handled."""
+        """Note that the output of an errback has been handled."""
         self._unsettled_count -= 1
 
     async def _before_closing(self) -> None:
