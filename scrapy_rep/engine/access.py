@@ -768,8 +768,8 @@ class EngineAccess:
         return Scheduler not in type(self.scheduler).__mro__
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
-        """Let the engine's ``needs_backout()`` return True while *is_full* does, too, if
-        the spider's ``start()`` calls it, to wait until there is room for its next
+        """Let the engine's ``needs_backout()`` return True while *is_full* does, too,
+        if the spider's ``start()`` calls it, to wait until there is room for its next
         request (in Scrapy's documentation, "Delaying start request iteration"). If the
         engine itself were told to back out, the event loop would get no turn."""
         engine = self._engine
@@ -1028,8 +1028,8 @@ class DownloadSlots:
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time.
         *on_their_way*: other requests for that slot, which may not have got there so
-        far; they count, too. A slot that a crawl delay slows may have as many as others,
-        although it sends one at a time."""
+        far; they count, too. A slot that a crawl delay slows may have as many as
+        others, although it sends one at a time."""
         if self._slots is None:
             return False
         slot = self._slot_of(request)

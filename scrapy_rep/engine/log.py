@@ -118,7 +118,7 @@ class _Hashes:
         self._mask = size - 1
 
 
-# A Limiter logs so many events of its sort at INFO level.
+# A Limiter logs the first events of its sort, so many, at INFO level.
 _FIRST_LINES = 10
 
 

@@ -194,8 +194,8 @@ class DiskHold:
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
         """Write *held*, a request to *origin*, to the file, with *state* (:data:`HELD`
-        or :data:`GIVEN_UP`). Return what stays in memory: only its place in the order;
-        but all of *held* if the request can't be serialised, or another file has it."""
+        or :data:`GIVEN_UP`). Return what stays in memory: its place in the order only,
+        or all of *held* if the request can't be serialised or another file has it."""
         if self._following.stays_in_memory(held.request):
             return held
         try:
