@@ -117,7 +117,7 @@ def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _since(value: Any) -> datetime | str:
-    """Return a moment, or :data:`LAST`."""
+    """Return a datetime, or :data:`LAST`."""
     if value == LAST:
         return LAST
     return moment(value)

@@ -46,7 +46,7 @@ from scrapy_rep.engine.timers import pause
 logger = get_logger(__name__)
 
 SLOT_KEY = "download_slot"
-"""The meta key by which Scrapy has the download slot of a request."""
+"""The meta key under which Scrapy notes the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
 """The meta key of the object that downloads a request for a file of ours (robots.txt,

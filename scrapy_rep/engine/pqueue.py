@@ -63,9 +63,9 @@ class _Turns(DownloaderInterface):
     """What the queue asks about the downloader's slots."""
 
     def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
-        """Return the slot to take, after the number of its active downloads: the first
-        slot without any. Scrapy's own method returns all slots, from which the queue
-        takes the first of the least active.
+        """Return one pair: the number of active downloads of the slot to take, and the
+        slot. That is the first without any; if there is none, the least active.
+        Scrapy's own method returns such pairs of all slots: the queue takes the least.
 
         This looks at no more slots than there are downloads, and one. Busy slots are
         moved behind the others."""

@@ -54,7 +54,7 @@ class Alarm:
         """Times with their keys. Some are outdated: no longer in :attr:`_times`."""
         self._timer: CallLaterResult | None = None
         """Calls :meth:`_ring` at the first of these times."""
-        self._stopped = False
+        self._is_stopped = False
 
     def __contains__(self, key: object) -> bool:
         """Whether *key* is set, and not due yet."""
@@ -80,7 +80,7 @@ class Alarm:
 
     def stop(self) -> None:
         """Call back no more."""
-        self._stopped = True
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
@@ -88,7 +88,7 @@ class Alarm:
         """Set the timer to ring in some *seconds*."""
         if self._timer is not None:
             self._timer.cancel()
-        if not self._stopped:
+        if not self._is_stopped:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
@@ -99,7 +99,7 @@ class Alarm:
             return
         now = time.monotonic()
         for _ in range(_CALLBACKS_AT_A_TURN):
-            if self._stopped or not self._heap:
+            if self._is_stopped or not self._heap:
                 break
             when, key = self._heap[0]
             if when > now:
@@ -131,12 +131,12 @@ class PeriodicTask:
         self._task = task
         self._lock = DeferredLock()
         self._timer: CallLaterResult | None = None
-        self._ended = False
+        self._has_ended = False
 
     async def begin(self) -> None:
         """Call the function now, and every second from now on."""
         await self.now()
-        if not self._ended:
+        if not self._has_ended:
             self._timer = call_later(_PERIOD_SECONDS, self._begin_again)
 
     def _begin_again(self) -> None:
@@ -147,8 +147,8 @@ class PeriodicTask:
         is the last one."""
         await maybe_deferred_to_future(self._lock.acquire())
         try:
-            if not self._ended:
-                self._ended = last
+            if not self._has_ended:
+                self._has_ended = last
                 await self._task()
         finally:
             self._lock.release()

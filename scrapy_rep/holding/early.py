@@ -39,7 +39,9 @@ logger = get_logger(__name__)
 # go to the scheduler.
 _MOST_ERRBACKS = 1000
 
-Refusal: TypeAlias = Callable[[Request, OriginState, str], RobotsDisallowed | None]
+RefusalFinder: TypeAlias = Callable[
+    [Request, OriginState, str], RobotsDisallowed | None
+]
 """Returns what the middleware would raise for a request, given the state of its origin
 (which is fresh) and the path that rules match; None if the request passes, or if that
 can't be known without waiting."""
@@ -55,7 +57,7 @@ class EarlyDrops:
         recorder: Recorder,
         *,
         middleware: object,
-        refusal: Refusal,
+        refusal: RefusalFinder,
         may_seed: Callable[[Request, str], bool],
     ) -> None:
         """Requests that are not dropped here go through the queue to *middleware*.

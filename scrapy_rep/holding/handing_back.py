@@ -1,7 +1,8 @@
-"""Where requests go that can't stay at the gate (gate.py): none is lost silently.
+"""Says what becomes of requests that can't stay at the gate (gate.py): none is lost
+silently.
 
-- During the crawl, if there is no room to hold them: back to the scheduler, unless it
-  is Scrapy's (:meth:`HandingBack.hand_back`).
+- During the crawl, if there is no room to hold them, they go back to the scheduler,
+  unless it is Scrapy's (:meth:`HandingBack.hand_back`).
 - At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, requests
   that have only waited are held now, too, and those on disk stay there for the next
   run. Without a JOBDIR, requests that have only waited go back to the scheduler, where

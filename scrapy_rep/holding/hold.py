@@ -68,7 +68,7 @@ class HeldRequests:
         self._most_held = context.settings.hold_max_requests
         self._most_waiting = _WAITING_PER_SLOT * concurrency_of(context.crawler)
         self._last_number = 0
-        """The number of the request that came last."""
+        """The number of the request that came last, see ``Held.number``."""
 
     # How many may be held, or wait
 
