@@ -24,8 +24,8 @@ MIDDLEWARES = "DOWNLOADER_MIDDLEWARES"
 QUEUE = "SCHEDULER_PRIORITY_QUEUE"
 
 POSITION = 100
-"""The position of Scrapy's RobotsTxtMiddleware among the downloader middlewares: after
-the offsite filter, before all that changes requests."""
+"""The usual position of RepMiddleware, which is Scrapy's for RobotsTxtMiddleware: after
+the offsite filter, before all downloader middlewares that change requests."""
 
 PAGES_POSITION = 950
 """The position of PageMiddleware among the spider middlewares: next to the spider, so
@@ -77,12 +77,12 @@ class Addon:
                 RepMiddleware,
                 position,
             )
-        # None switches one off. To remove it is not enough: Scrapy's default list has
-        # it, too.
-        switch = settings.set_in_component_priority_dict
-        switch(MIDDLEWARES, RobotsTxtMiddleware, None)
+        # None switches a middleware off. To remove it is not enough: Scrapy's default
+        # list has it, too.
+        set_position = settings.set_in_component_priority_dict
+        set_position(MIDDLEWARES, RobotsTxtMiddleware, None)
         for replaced_class in replaced_classes:
-            switch(MIDDLEWARES, replaced_class, None)
+            set_position(MIDDLEWARES, replaced_class, None)
             if settings.getbool("ROBOTSTXT_OBEY"):
                 _warn_of_replaced(replaced_class)
         return position

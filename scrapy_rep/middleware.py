@@ -1,4 +1,4 @@
-"""What happens to a request.
+"""What happens to a request on its way to the downloader.
 
 1. Before the scheduler's queue, ``EarlyDrops`` (holding/early.py) drops it if fresh
    rules forbid it.
@@ -12,9 +12,9 @@
 5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
    (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
 
-Direct downloads, such as those of a media pipeline, pass no scheduler and no gate.
-They, and requests whose origin was forgotten since the gate, wait for robots.txt in
-this middleware, beside the download slots.
+Direct downloads, such as those of a media pipeline, pass no scheduler and no gate. They
+wait for robots.txt in this middleware, outside the download slots; so do requests whose
+origin was forgotten after they left the gate.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Meta keys that need a closer look.
+# Meta keys of requests that need a closer look.
 _MARKS = frozenset({"dont_obey_robotstxt", AGENT_KEY, PAGE_ROW_KEY, SITEMAP_KEY})
 
 
@@ -100,8 +100,8 @@ class RepMiddleware:
         self.decisions = Recorder(context, origins, holding.some_urls)
         self.usage_lookup: object = None
         """The ``UsageLookup`` of this crawl, once ``lookup_of`` in
-        preferences/lookup.py has made it: this module imports nothing from
-        preferences/."""
+        preferences/lookup.py has made it. Its type is ``object``, since this module
+        imports nothing from preferences/."""
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._verdicts = holding.releases.verdicts
@@ -198,11 +198,11 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
-            # Stands for the rule that decides (protocol/matching.py).
+            # The key stands for the rule that decides (protocol/matching.py).
             key = rules.find(comparable(path))
             state.used_at = now
             self._count("rep/cache/hit")
-            is_from_gate = self._gate.arrived(request)
+            is_from_gate = self._gate.note_arrival(request)
             if allows(key) or path == ROBOTS_PATH:
                 state.allowed += 1
                 return None
@@ -243,12 +243,12 @@ class RepMiddleware:
     # What the fast path can't decide
 
     async def _look_closer(self, request: Request) -> None:
-        """Let *request* pass, or raise. Suspends only if there is something to wait
+        """Let *request* pass, or raise. This waits only if there is something to wait
         for."""
         try:
             await self._check_and_judge(request)
         finally:
-            self._gate.arrived(request)
+            self._gate.note_arrival(request)
 
     async def _check_and_judge(self, request: Request) -> None:
         """Do what the gate has decided about *request*. If it has decided nothing, do
@@ -260,8 +260,8 @@ class RepMiddleware:
             self._drop(request, origin, drop, self.origins.cache.get(origin))
             return
         if self._seeding is not None:
-            came_through = request in self._gate  # then the gate has checked it
-            check = self._seeding.look_at(request, checked=came_through)
+            was_checked = self._gate.came_through(request)  # the gate checks all
+            check = self._seeding.look_at(request, checked=was_checked)
             if check is not None:
                 await check
         elif SITEMAP_KEY in request.meta:
@@ -271,7 +271,7 @@ class RepMiddleware:
         await self._judge(request)
 
     async def _judge(self, request: Request) -> None:
-        """Act on what is known of the request's origin."""
+        """Act on what is known of the origin of *request*."""
         if FOREIGN_SCHEME.match(request.url):
             return  # data:, s3: and the like have no robots.txt
         try:
@@ -279,7 +279,8 @@ class RepMiddleware:
         except ValueError as error:
             self._count("rep/invalid_url")
             why = f"the URL has no origin: {error}"
-            self._refuse(request, RobotsUnreachable(None, why, cause=error), None)
+            no_origin = RobotsUnreachable(None, why, cause=error)
+            self._refuse(request, no_origin, state=None)
             return
         if isinstance(state_or_origin, OriginState):
             state = state_or_origin
@@ -294,9 +295,10 @@ class RepMiddleware:
         self, request: Request, origin: Origin, path: str
     ) -> None:
         """Do with *request* what has to be done while a fetch of its robots.txt is due:
-        what counted at the gate still counts; otherwise it waits."""
+        apply what was known at the gate, if anything; otherwise wait."""
         state = self.origins.cache.look_up(origin)
-        if state is not None and request in self._gate and not state.unreachable:
+        came_through = self._gate.came_through(request)
+        if state is not None and came_through and not state.unreachable:
             # The request left the gate by an answer that has expired since.
             self._count("rep/cache/hit")
             await self._act(request, state, path)
@@ -321,7 +323,7 @@ class RepMiddleware:
         if self.decisions.dry_run:
             # Wait no longer than until the request would be held.
             seconds = flight.left_of(self.origins.policy.grace)
-        with self.context.engine.extra_slot():  # meanwhile, pages need theirs
+        with self.context.engine.extra_slot():  # pages need the other slots meanwhile
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
             await self._act(request, answer, path)
@@ -335,14 +337,14 @@ class RepMiddleware:
     ) -> None:
         """Do with *request* what has to be done by *state*, which is known of its
         origin: apply the rules or, if the origin is unreachable, do what ``Policy``
-        (origins/policy.py) says. *waited*: it has waited for an attempt, and won't wait
-        for a second one."""
+        (origins/policy.py) says. *waited*: *request* has waited for an attempt, and
+        won't wait for a second one."""
         if path == ROBOTS_PATH:
             return
         chain = self.agents.chain_of(request)
         if self.origins.cache.takes_long(state, chain):
-            # Before we look whether the origin is unreachable, which it can become
-            # meanwhile.
+            # This comes before we look whether the origin is unreachable, which it can
+            # become while we wait.
             await self.origins.cache.read(state, chain)
         known_at_gate = self._gate.known_at_gate(request)
         if state.unreachable and known_at_gate is not None:
@@ -373,7 +375,7 @@ class RepMiddleware:
     async def _wait_for_next_attempt(
         self, request: Request, state: OriginState, path: str
     ) -> None:
-        """Wait for the next attempt at a robots.txt, which is near, since *request*
+        """Wait for the next attempt at a robots.txt, which is soon, since *request*
         can't be held here. Then do with *request* what the answer says."""
         try:
             with self.context.engine.extra_slot():
@@ -391,8 +393,8 @@ class RepMiddleware:
     async def _answer(
         self, waiting: Awaitable[OriginState]
     ) -> OriginState | Drop | None:
-        """Return what *waiting* for a fetch comes to: what is known of the origin then;
-        or why there is no answer; None if that takes too long."""
+        """Await *waiting*, which waits for a fetch. Return what is known of the origin
+        then; or why there is no answer; None if the fetch takes too long."""
         try:
             return await waiting
         except StillWaiting:
@@ -402,8 +404,7 @@ class RepMiddleware:
         except CancelledError:
             raise
         except Exception as error:  # noqa: BLE001
-            # A wrong configuration, or a bug, which Flights logs: not the request's
-            # fault.
+            # A wrong configuration, or a bug, which Flights logs.
             return Drop.after(error)
 
     async def _fetch_answer(
@@ -427,7 +428,7 @@ class RepMiddleware:
         ``RobotsDisallowed``. *status*: what counts of the origin, if not what is known
         now."""
         # If a setting decides in place of the protocol (REP.md section 13), each
-        # request is recorded.
+        # request is recorded, also if it is allowed.
         is_recorded = bool(state.status.setting)
         chain = self.agents.chain_of(request)
         decision = self.origins.decide(
@@ -438,7 +439,7 @@ class RepMiddleware:
             status=status,
         )
         if decision is not None and not decision.allowed:
-            is_direct = request not in self._gate
+            is_direct = not self._gate.came_through(request)
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error from None
@@ -457,8 +458,8 @@ class RepMiddleware:
         direct: bool,
     ) -> RobotsDisallowed | None:
         """Report that *decision* forbids *request*. Return what it fails with; None if
-        it passes all the same: it is overruled, or this is a dry run. *direct*: it is a
-        direct download."""
+        it passes all the same: the decision is overruled, or this is a dry run.
+        *direct*: it is a direct download."""
         if self.overrules(request, decision):
             self._count("rep/overruled")
             self.decisions.record(
@@ -471,14 +472,14 @@ class RepMiddleware:
             )
             return None
         error = RobotsDisallowed(state.origin, decision, state.status.setting)
-        if direct or self._early.remember(request, state, path):
+        is_counted = direct or self._early.remember(request, state, path)
+        if is_counted:
             self.decisions.dropped(request, error, state, direct=direct)
         if self.decisions.dry_run:
             return None
         return error
 
-    # What EarlyDrops (holding/early.py) asks about a request that is about to be
-    # scheduled
+    # What EarlyDrops (holding/early.py) asks about a request before it is scheduled
 
     def _refusal(
         self, request: Request, state: OriginState, path: str
@@ -497,15 +498,16 @@ class RepMiddleware:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):
                 return None
-            # The fast path is left alone: each allowed request may have to be recorded.
+            # With always, since this must not open the fast path to later requests:
+            # they may have to be recorded.
             decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
         return RobotsDisallowed(state.origin, decision, state.status.setting)
 
     def _may_seed(self, request: Request, prefix: str) -> bool:
-        """Whether sitemaps may learn from *request*, whose URL begins with *prefix*, once it comes
-        here."""
+        """Whether *request*, whose URL begins with *prefix*, may tell of sitemaps once
+        it comes here."""
         if SITEMAP_KEY in request.meta:
             return True
         return self._seeding is not None and self._seeding.learns_from(request, prefix)
@@ -519,8 +521,9 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
-        """Fail *request*, unless this is a dry run, since there is no robots.txt of
-        *origin*, for the reason in *drop*. *state*: what is known of *origin*."""
+        """Fail *request*, unless this is a dry run: *drop* says why there is no
+        robots.txt of *origin*. *state*: what is known of *origin*."""
+        # Not counted: the crawl ends, or there is a bug or a wrong configuration.
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
@@ -530,13 +533,13 @@ class RepMiddleware:
         self, request: Request, error: Refusal, state: OriginState | None
     ) -> None:
         """Fail *request* with *error*, unless this is a dry run."""
-        is_direct = request not in self._gate
+        is_direct = not self._gate.came_through(request)
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # "from" names the cause that the error has, not an exception that is being
-        # handled here. Without a spider, this isn't the shell: somebody's test uses the
-        # middleware alone.
+        # "from" keeps the cause that the error has: it isn't an exception that is being
+        # handled here. Without a spider, this isn't the shell, but somebody's test of
+        # the middleware alone.
         is_shell = self._in_shell and self.context.spider is not None
         if is_shell and isinstance(error, RobotsUnreachable):
             raise NotFetched(str(error)) from error.__cause__

@@ -37,8 +37,8 @@ _PREFIX = "REP_"
 # How similar to an unknown setting's name a name must be to be suggested; 1: identical.
 _SIMILARITY = 0.75
 
-# Interactive commands wait so many seconds for a robots.txt: longer than any fetch
-# takes.
+# Commands such as scrapy shell wait so many seconds for a robots.txt: longer than any
+# fetch takes.
 _INTERACTIVE_SECONDS = 86400.0
 
 # The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones
@@ -67,8 +67,8 @@ ended in order."""
 
 
 def _number(number_type: type, least: float) -> Callable[[Any], Any]:
-    """Return what reads a finite number (*number_type*: int or float) that is *least*
-    or more."""
+    """Return a function that reads a finite number (*number_type*: int or float) that
+    is *least* or more."""
 
     def check(value: Any) -> Any:
         number = number_type(value)
@@ -82,7 +82,8 @@ def _number(number_type: type, least: float) -> Callable[[Any], Any]:
 
 
 _seconds = _number(float, 0.0)
-_positive_seconds = _number(float, math.nextafter(0.0, 1.0))
+_least_positive = math.nextafter(0.0, 1.0)
+_positive_seconds = _number(float, _least_positive)
 
 
 def _flag(value: Any) -> bool:
@@ -104,8 +105,8 @@ def _text(value: Any) -> str:
 
 
 def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what makes None of None and of the empty text, and leaves other values to
-    *check*."""
+    """Return a function that makes None of None and of the empty text, and leaves other
+    values to *check*."""
 
     def read_optional(value: Any) -> Any:
         if value is None or value == "":
@@ -116,7 +117,7 @@ def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _since(value: Any) -> datetime | str:
-    """Return a moment, or :data:`LAST`."""
+    """Return a datetime, or :data:`LAST`."""
     if value == LAST:
         return LAST
     return moment(value)
@@ -137,7 +138,7 @@ def _class(value: Any) -> str | type:
 
 
 class DelayLimit(NamedTuple):
-    """``REP_CRAWL_DELAY``: which crawl delays are kept. False if none are."""
+    """``REP_CRAWL_DELAY``: which crawl delays are kept. It is false if none are."""
 
     most: float = 0.0
     """Seconds: the longest delay that is kept."""
@@ -177,8 +178,8 @@ class Override(NamedTuple):
 
 
 def _override(value: Any) -> Override:
-    """Return what counts for a host, given a path, None, or a dict with that and its
-    end."""
+    """Return what counts for a host. *value*: the path of a file, or None; or a dict
+    with one of these as "file", and its end as "until"."""
     file = value
     until = None
     if isinstance(value, Mapping):
@@ -231,8 +232,8 @@ def sitemaps(value: Any) -> str | bool:
 
 
 def loaded(value: Any) -> Any:
-    """Return *value*: a dict or a list on a command line is JSON, as elsewhere in
-    Scrapy; ``ValueError`` if it is broken."""
+    """Return *value* or, if it is a text that begins as JSON of a dict or a list (as on
+    a command line), what the JSON says. Raises ``ValueError`` if that is broken."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith(("{", "[")):
@@ -251,12 +252,12 @@ class _Check(NamedTuple):
     read: Callable[[Any], Any]
     """Returns the value as the package uses it, or raises."""
     hint: str
-    """What would be right, for the error about a wrong value. Empty: what :attr:`read`
-    raises says so."""
+    """What would be right, for the error about a wrong value. Empty: the exception that
+    :attr:`read` raises says it."""
 
 
-# chain() in protocol/syntax.py reads product tokens, moment() in protocol/freshness.py
-# dates.
+# chain() (protocol/syntax.py) reads product tokens; moment() (protocol/freshness.py)
+# reads dates.
 _AGENT = _Check(_optional(chain), AGENT_HINT)
 _FLAG = _Check(_flag, "True or False")
 _INTEGER = _Check(_number(int, -math.inf), "a whole number")
@@ -296,8 +297,8 @@ def _setting(default: Any, check: _Check) -> Any:
 
 
 def _constant(value: Any, check: _Check) -> Any:
-    """A value that no user has had a reason to change. Only our own tests do, as
-    ``_REP_…``."""
+    """A value that no user has had a reason to change. Only our own tests change it, by
+    a setting ``_REP_…``."""
     metadata = {"check": check, "prefix": f"_{_PREFIX}"}
     return field(default=value, metadata=metadata)
 
@@ -401,12 +402,12 @@ class RepSettings:
     # Constants
 
     hold_grace: float = _constant(0.5, _SECONDS)
-    """Seconds from the start of a first fetch until a request that waits for it counts
-    as held."""
+    """A request that waits for a first fetch counts as held so many seconds after the
+    fetch has begun."""
     hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
     hold_dead_host_tries: int = _constant(3, _COUNT)
-    """Failures in a row to resolve or connect after which held requests are given up
+    """After so many failures in a row to resolve or connect, held requests are given up
     early."""
     cache_expiry: float = _constant(7_776_000.0, _POSITIVE_SECONDS)
     """Seconds after which a storage forgets an origin that nobody asks about: 90
@@ -418,7 +419,7 @@ class RepSettings:
     """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
     days."""
     cache_max_bytes: int = _constant(67_108_864, _COUNT)
-    """Bytes of the rules that are kept in memory, for all origins."""
+    """At most so many bytes of rules are kept in memory, for all origins."""
     sitemap_priority: int = _constant(10, _INTEGER)
     """The priority of requests for sitemaps: before pages, since they lead to more of
     these."""
@@ -427,17 +428,18 @@ class RepSettings:
     sitemap_max_depth: int = _constant(5, _COUNT)
     """How deep indexes of sitemaps may be nested."""
     sitemap_max_files: int = _constant(50_000, _COUNT)
-    """Sitemaps of one origin that are read."""
+    """At most so many sitemaps of one origin are read."""
     sitemap_max_urls: int = _constant(50_000, _COUNT)
-    """Entries of one sitemap that are read, as sitemaps.org says."""
+    """At most so many entries of one sitemap are read, as sitemaps.org says."""
     sitemap_max_origin_urls: int = _constant(25_000_000, _COUNT)
-    """Pages of one origin that are requested."""
+    """At most so many pages of one origin are requested."""
     sitemap_max_bytes: int = _constant(52_428_800, _COUNT)
-    """Bytes of one sitemap, decompressed, that are read, as sitemaps.org says."""
+    """At most so many bytes of one sitemap, decompressed, are read, as sitemaps.org
+    says."""
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: origins that ask for a longer crawl delay are not crawled; None if
+        """The crawl delay in seconds beyond which origins are not crawled; None if
         there is no such limit."""
         limit = self.crawl_delay
         if isinstance(limit, DelayLimit) and limit.skips:
@@ -446,8 +448,8 @@ class RepSettings:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all; ``SettingsError`` names the setting, its value and what
-        would be right."""
+        """Read and check all. If one is wrong, ``SettingsError`` names the setting, its
+        value and what would be right."""
         values = {}
         for item in fields(cls):
             name = setting_name(item.name)

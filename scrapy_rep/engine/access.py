@@ -46,13 +46,13 @@ from scrapy_rep.engine.timers import pause
 logger = get_logger(__name__)
 
 SLOT_KEY = "download_slot"
-"""The meta key by which Scrapy has the download slot of a request."""
+"""The meta key under which Scrapy notes the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
-"""In the meta of a request for a file of ours: what downloads it, see
-:meth:`EngineAccess.hand_over`."""
+"""The meta key of the object that downloads a request for a file of ours (robots.txt,
+say), see :meth:`EngineAccess.hand_over`."""
 
-# The clock by which Scrapy sets Slot.lastseen. Older Scrapy uses time.time.
+# The clock by which Scrapy sets Slot.lastseen; time.time in older Scrapy.
 _clock = time.time
 if hasattr(downloader_module, "monotonic"):
     _clock = time.monotonic
@@ -71,9 +71,9 @@ _CACHES: list[Any] = [
     getattr(request_utils, "_fingerprint_cache", {}),
 ]
 
-# A download slot may serve several origins and agents. The longest of their crawl
-# delays are remembered, at most so many. A delay that was dropped counts again once its
-# origin is requested again.
+# A download slot may serve several origins and agents. At most so many of their crawl
+# delays are remembered, the longest ones. A delay that was dropped counts again once
+# its origin is requested again.
 _MAX_DELAYS = 100
 
 Chain = tuple[str, ...]
@@ -91,8 +91,8 @@ _FINISH_REASON = "rep_settings_error"
 # crawl's end.
 _START_CHECK_SECONDS = 0.01
 
-# Modules with the commands for whose crawl somebody waits: nothing is held in these,
-# and no sitemaps are crawled. (`scrapy robots` crawls nothing.)
+# The commands in these modules have a crawl for which somebody waits: in such a crawl,
+# nothing is held, and no sitemaps are read. (`scrapy robots` crawls nothing.)
 _COMMAND_MODULES = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
@@ -103,8 +103,8 @@ def concurrency_of(crawler: Crawler) -> int:
 
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
     """Call *start* when the spider opens; at once if it has opened, as for a command
-    that makes its parts while its crawl runs. *start* is a method whose object lives as
-    long as the crawl."""
+    that makes its parts while its crawl runs. *start* is a method, whose object must
+    live as long as the crawl: signals keep only weak references."""
     engine = None
     with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
@@ -182,7 +182,7 @@ class StopAtStart:
 
 
 class Stage(IntEnum):
-    """The order of what is done before the spider closes."""
+    """What is done before the spider closes, in this order."""
 
     SEEDING = 1
     """No more pages from sitemaps are requested: first, since they could still be
@@ -234,10 +234,10 @@ class Closing:
         engine may find that it is idle meanwhile); the reason that the first call gives
         counts.
 
-        Nothing happens before the loop's next turn. Closing breaks the engine in a
-        signal handler for a request just taken from the scheduler, and, without
-        asyncio, on Ctrl-C: Scrapy iterates over its set of crawlers, which must not
-        shrink.
+        Nothing happens before the event loop's next turn. To close at once would break
+        the engine if a signal's handler did it for a request just taken from the
+        scheduler. On Ctrl-C without asyncio, Scrapy iterates over its set of crawlers,
+        which must not shrink meanwhile.
         """
         self._calls.append(arguments)
         self._engine.pause()  # it takes no more requests
@@ -253,7 +253,7 @@ class Closing:
                     await step.action()
         finally:
             self._lock.release()
-        # Otherwise the engine might go on reading start(), and give requests to a
+        # With _start, the engine might go on reading start(), and give requests to a
         # closed scheduler.
         self._engine._start = None
         self._engine.unpause()
@@ -270,7 +270,9 @@ class RunningClock:
         self._crawler: Any = crawler
         self._began_at = time.monotonic()
         self._paused_at: float | None = None
+        """When the crawl was paused; None if it runs."""
         self._paused_for = 0.0
+        """Seconds for which it was paused before."""
         when_opened(crawler, self._watch)
 
     def __call__(self) -> float:
@@ -281,8 +283,8 @@ class RunningClock:
         return until - self._began_at - self._paused_for
 
     def _watch(self) -> None:
-        """Stand in for the engine's ``pause()`` and ``unpause()``, to note when they
-        are called."""
+        """Replace the engine's ``pause()`` and ``unpause()``, to note when they are
+        called."""
         engine = self._crawler.engine
         pause_engine = engine.pause
         unpause_engine = engine.unpause
@@ -318,8 +320,8 @@ class Downloads:
         self._download = download
 
     def __call__(self, request: Request) -> Awaitable[Response]:
-        """Download *request*, by what it has under :data:`HOP_KEY` if it has something
-        there."""
+        """Download *request*: by the object that its meta has under :data:`HOP_KEY`, if
+        there is one."""
         hop = request.meta.get(HOP_KEY)
         if hop is None:
             return self._download(request)
@@ -330,11 +332,12 @@ class Downloads:
 class Trail:
     """Follows requests that have a number each, such as a row in a file of ours, until
     the crawl is done with them: until their callback's or errback's output was handled,
-    or nothing took them.
+    or no part of the crawl took them.
 
     The number is in a request's meta, so retries and redirects have it too, as does
-    what Scrapy's queue on disk returns. It leaves the meta when a response is on its
-    way to the callback, since callbacks copy the meta to requests for other pages.
+    what Scrapy's queue on disk returns. The number is removed from the meta when a
+    response is on its way to the callback, since callbacks copy the meta to requests
+    for other pages.
     """
 
     def __init__(
@@ -400,7 +403,7 @@ class Trail:
         """Follow *number* no longer. ``on_done`` is not called for it."""
         self._carriers.pop(number, None)
 
-    # Following calls these, with any request
+    # Following and _InProgress call these, with any request
 
     def scheduled(self, request: Request) -> None:
         """Note that the scheduler has taken *request*: one more that carries its
@@ -415,7 +418,8 @@ class Trail:
         if number is None:
             return
         if number in self._in_progress.values():
-            # Somebody downloads a copy of it directly, which was not scheduled.
+            # This is a copy that somebody downloads directly, so it was not scheduled,
+            # and hasn't been counted.
             self._carriers[number] += 1
         self._in_progress[request] = number
 
@@ -484,8 +488,8 @@ class Following:
         :param on_done: gets a number once the crawl is done with all requests that
             carry it
         :param is_kept: says whether a file still has the requests after the crawl
-        :param in_memory: they are few, and held in memory even where others are held on
-            disk
+        :param in_memory: whether the requests are held in memory, being few, even where
+            others are held on disk
         """
         trail = Trail(
             key,
@@ -520,9 +524,8 @@ class Following:
                 self._tell_scheduled(request)
             return result
 
-        # A scheduler with __slots__ lets no method be replaced. Then a trail takes the
-        # crawl for done with a number (see Trail) once the first request that carries
-        # it has ended.
+        # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
+        # as done with a number once the first request that carries it has ended.
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 
@@ -541,8 +544,8 @@ class Following:
             trail.stored(request)
 
     def is_kept(self, request: Request) -> bool:
-        """Whether a file still has *request* after the crawl: nobody need hand it to
-        the scheduler."""
+        """Whether a file will still have *request* after the crawl, so that nobody need
+        hand it to the scheduler."""
         for trail in self._trails:
             is_followed = trail.number_of(request) is not None
             if is_followed and trail.is_kept():
@@ -570,13 +573,12 @@ class Scheduling:
     def __init__(self, engine: ExecutionEngine) -> None:
         self._crawl = engine.crawl
         self.request: Request | None = None
-        """The request with which ``crawl()`` was called, while that call lasts."""
+        """While ``crawl()`` runs, the request with which it was called."""
         engine.crawl = self  # type: ignore[method-assign]
 
     def __call__(self, request: Request) -> None:
         """Schedule *request*, as the engine does."""
-        # A signal's handler may schedule another request during the call for an outer
-        # one.
+        # During this call, a signal's handler may schedule another request.
         outer = self.request
         self.request = request
         try:
@@ -600,8 +602,8 @@ class EngineAccess:
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
-        """Meanwhile, let the downloader have one request more, for what isn't a page:
-        `download_async` and requests that wait in a middleware count against
+        """In this context, let the downloader have one request more, for what isn't a
+        page: `download_async` and requests that wait in a middleware count against
         CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
         requests at a time."""
         downloader = self._engine.downloader
@@ -611,7 +613,7 @@ class EngineAccess:
             yield
             return
         downloader.total_concurrency += 1
-        self.wake()  # otherwise it would notice at its next event, up to 5 s away
+        self.wake()  # otherwise the engine would notice only up to 5 s later
         try:
             yield
         finally:
@@ -631,8 +633,8 @@ class EngineAccess:
         return True
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*: sending takes longer than most
-        handlers."""
+        """Whether anything is connected to *signal*. If not, callers needn't send it:
+        sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
@@ -691,8 +693,8 @@ class EngineAccess:
         return rule.errback is not None
 
     def obstacle_before(self, ours: object) -> str:
-        """Return what might give a request another end than to be refused by *ours*, a
-        downloader middleware: a sentence for the log; empty if there is nothing.
+        """Return a sentence for the log about what might keep a request from failing
+        although *ours*, a downloader middleware, refuses it; empty if nothing might.
 
         Scrapy has no documented list of downloader middlewares. Their methods are in
         ``methods`` of the downloader's ``middleware``."""
@@ -725,9 +727,9 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free a body that won't be read again: the exception that ends a sitemap's
-        request keeps its response alive for a while. ``Response._set_body`` is what the
-        constructor calls."""
+        """Free the body of *response*, which won't be read again: the exception that
+        ends a sitemap's request keeps the response alive for a while.
+        ``Response._set_body`` is what the constructor calls."""
         response._set_body(b"")
 
     @staticmethod
@@ -739,6 +741,7 @@ class EngineAccess:
 
     @property
     def paused(self) -> bool:
+        """Whether the engine is paused."""
         return bool(self._engine.paused)
 
     @property
@@ -765,11 +768,10 @@ class EngineAccess:
         return Scheduler not in type(self.scheduler).__mro__
 
     def start_waits_while(self, is_full: Callable[[], bool]) -> None:
-        """Make the engine's ``needs_backout()`` true while *is_full* is true, too, if
-        the spider's ``start()`` asks: one that yields its next request only if there is
-        room (in Scrapy's documentation, "Delaying start request iteration"). If the
-        engine itself asked and was told to back out, the event loop would get no
-        turn."""
+        """Let the engine's ``needs_backout()`` return True while *is_full* does, too,
+        if the spider's ``start()`` calls it, to wait until there is room for its next
+        request (in Scrapy's documentation, "Delaying start request iteration"). If the
+        engine itself were told to back out, the event loop would get no turn."""
         engine = self._engine
         needs_backout = engine.needs_backout
 
@@ -784,8 +786,8 @@ class EngineAccess:
         engine.needs_backout = needs_backout_or_is_full
 
     def wake(self) -> None:
-        """Make the engine look for requests to download, by ``_slot.nextcall`` as its
-        ``crawl()`` does."""
+        """Make the engine look for requests to download. (``crawl()`` does so by
+        ``_slot.nextcall``, too.)"""
         slot = self._engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
@@ -848,15 +850,15 @@ class Listener:
             call_later(0, self._update)
 
     def _update(self) -> None:
-        """Connect or disconnect the handlers, as was wanted last."""
+        """Connect or disconnect the handlers, whichever was asked for last."""
         if self._is_connected == self._is_wanted:
             return
         self._is_connected = self._is_wanted
-        change = self._signals.disconnect
+        connect_or_disconnect = self._signals.disconnect
         if self._is_wanted:
-            change = self._signals.connect
+            connect_or_disconnect = self._signals.connect
         for signal, handler in self._handlers.items():
-            change(handler, signal)
+            connect_or_disconnect(handler, signal)
 
 
 class _SlotSettings(NamedTuple):
@@ -874,11 +876,12 @@ class _Slowed(NamedTuple):
 
     slot: Any
     own: _SlotSettings
-    """What counts again without a crawl delay."""
+    """The project's settings, which count again once there is no crawl delay."""
     delay: float
     """The longest of the delays in :attr:`wanted`, in seconds."""
     wanted: dict[tuple[str, Chain], float]
-    """Seconds by origin and agent: several may share the slot."""
+    """By origin and agent, several of which may share the slot: the crawl delay in
+    seconds."""
 
 
 class _NoTimer:
@@ -899,11 +902,13 @@ class PacedSlot:
         self._sent: Request | None = None
         """The request that was sent and hasn't come back yet."""
         self._is_taken = False
-        """Somebody has the next request, and is finding out when it may be sent."""
+        """Whether somebody has taken the next request, to find out when it may be
+        sent."""
         self._stop_until(_NoTimer())
 
     def _stop_until(self, timer: Any) -> None:
-        """Let nothing be sent before *timer* calls."""
+        """Let nothing be sent before *timer* calls: it takes the place of the timer
+        that was set."""
         if self._slot.latercall:
             self._slot.latercall.cancel()
         self._slot.latercall = timer
@@ -915,7 +920,7 @@ class PacedSlot:
 
     def take_next(self) -> Request | None:
         """Return the request to send next, for which :meth:`send_in` is to be called;
-        None if none waits, if one is being transferred, or if somebody has this one
+        None if none waits, if one is being transferred, or if somebody has taken it
         already."""
         if self._is_taken or self._sent is not None:
             return None
@@ -925,8 +930,8 @@ class PacedSlot:
         return self._first_in_queue()
 
     def _first_in_queue(self) -> Request | None:
-        """Return the first request in the slot's queue, of pairs of a request and a
-        Deferred."""
+        """Return the first request in the slot's queue, which has pairs of a request
+        and a Deferred; None if the queue is empty."""
         if not self._slot.queue:
             return None
         request: Request = self._slot.queue[0][0]
@@ -950,8 +955,8 @@ class PacedSlot:
         slot = self._slot
         request = self._first_in_queue()
         slot.latercall = None
-        # The last response ended so long ago that Scrapy's own delay is over, whatever
-        # its jitter.
+        # Make it look as if the last response ended so long ago that Scrapy's own delay
+        # is over, whatever its jitter.
         long_ago = 2 * slot.delay + 1
         slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
@@ -979,11 +984,10 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._paced: dict[str, PacedSlot] = {}
-        """By key. Scrapy may have removed some of the slots, see :meth:`paced`."""
+        """By the slot's key. Scrapy may have removed the slot, see :meth:`paced`."""
         self.slowed: dict[str, _Slowed] = {}
-        """By key. Scrapy may have removed some of the slots, see :meth:`_current`."""
-        # Scrapy's downloader chooses in this way, too: the setting for domains may be 0
-        # beside the one for addresses.
+        """By the slot's key. Scrapy may have removed the slot, see :meth:`_current`."""
+        # Scrapy's downloader chooses between the two settings in this way, too.
         setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
         if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):
             setting = "CONCURRENT_REQUESTS_PER_IP"
@@ -1008,8 +1012,8 @@ class DownloadSlots:
     def not_there_yet(
         self, request: Request, on_their_way: list[Request]
     ) -> list[Request]:
-        """Return those of *on_their_way*, which the engine took, that have not got to
-        the slot of *request* so far."""
+        """Return those of *on_their_way*, requests that the engine has taken for the
+        slot of *request*, which are under way but have not got to the slot so far."""
         if not on_their_way:
             return []
         slot = self._slot_of(request)
@@ -1024,8 +1028,8 @@ class DownloadSlots:
     def is_full(self, request: Request, on_their_way: list[Request]) -> bool:
         """Whether the slot of *request* has as many requests as it may have at a time.
         *on_their_way*: other requests for that slot, which may not have got there so
-        far; they count, too. A slot that a crawl delay slows (which sends one at a
-        time) may have as many as others."""
+        far; they count, too. A slot that a crawl delay slows may have as many as
+        others, although it sends one at a time."""
         if self._slots is None:
             return False
         slot = self._slot_of(request)
@@ -1047,7 +1051,7 @@ class DownloadSlots:
         return slots.get(key)
 
     def agents_of(self, key: str, origin: str) -> list[Chain]:
-        """Return the agents whose delays the slot *key* keeps for *origin*."""
+        """Return the agents whose crawl delays for *origin* the slot *key* keeps."""
         slowed = self._current(key)
         if slowed is None:
             return []
@@ -1087,8 +1091,8 @@ class DownloadSlots:
         return seconds > slowed.own.delay
 
     def _remember(self, key: str, slowed: _Slowed) -> None:
-        """Remember that the slot *key* is slowed; forget those that Scrapy has removed,
-        if they are many."""
+        """Remember how the slot *key* is slowed. Forget the slots that Scrapy has
+        removed, if they are many."""
         if not self.slowed:
             self._crawler.signals.connect(self._downloaded, signals.response_downloaded)
         elif len(self.slowed) > 2 * len(self._slots):
@@ -1113,8 +1117,8 @@ class DownloadSlots:
         return slowed is not None and slowed.delay > 0
 
     def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
-        """Return the slot *key* if it is paced; with *take*, pace it if it is
-        slowed."""
+        """Return the slot *key* if it is paced; otherwise None. With *take*, pace it
+        first if a crawl delay slows it."""
         slot = self._slots.get(key)
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
@@ -1146,8 +1150,8 @@ class DownloadSlots:
 
     def beside(self, url: str, name: str, *, if_slowed: bool = False) -> dict[str, str]:
         """Return meta that gives a request its own slot beside that of *url*, with the
-        project's settings. With *if_slowed*, return an empty dict unless the other slot
-        is slowed."""
+        project's settings. *name* tells it from other such slots. With *if_slowed*,
+        return an empty dict unless the slot of *url* is slowed."""
         key = self.key_of(url)
         slowed = self._current(key)
         if if_slowed and slowed is None:
@@ -1155,8 +1159,8 @@ class DownloadSlots:
         own_key = f"{key} ({name})"
         slots = self._slots
         if slowed is not None and own_key not in slots:
-            # Scrapy would make this slot without what the project has set for the other
-            # one.
+            # If Scrapy made this slot, it would not have what the project has set for
+            # the other one.
             slots[own_key] = downloader_module.Slot(
                 slowed.own.concurrency,
                 slowed.own.delay,
@@ -1165,9 +1169,9 @@ class DownloadSlots:
         return {SLOT_KEY: own_key}
 
     def _downloaded(self, request: Request) -> None:
-        """Let the delay count from the end of the response to *request*, as Scrapy lets
-        it count from the beginning of the request: the time that connecting takes must
-        not shorten it."""
+        """Let the crawl delay count from the end of the response to *request*. Scrapy
+        lets it count from the beginning of the request, but the time that connecting
+        takes must not shorten it."""
         key = request.meta.get(SLOT_KEY, "")
         slowed = self.slowed.get(key)
         if slowed is not None and slowed.delay:
@@ -1183,8 +1187,9 @@ def _apply(slot: Any, settings: _SlotSettings) -> None:
 
 
 def _enforce(slot: Any, seconds: float) -> None:
-    """Make *slot* send one request at a time, with *seconds* between them at least (0:
-    as it is). Something else, such as AutoThrottle, may have lowered its delay."""
+    """Make *slot* send one request at a time, at least *seconds* after the one before;
+    leave it as it is if *seconds* is 0. Something else, such as AutoThrottle, may have
+    lowered its delay."""
     if not seconds:
         return
     slot.concurrency = 1
@@ -1193,5 +1198,5 @@ def _enforce(slot: Any, seconds: float) -> None:
     shortest_delay = slot.delay * (1 - jitter_share)
     if shortest_delay < seconds:
         slot.delay = max(slot.delay, seconds)
-        no_jitter = type(jitter)(0)
+        no_jitter = type(jitter)(0)  # 0.0, or False with older Scrapy
         setattr(slot, _JITTER, no_jitter)

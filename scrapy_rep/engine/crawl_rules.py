@@ -22,8 +22,8 @@ class CrawlRules:
     def __init__(self, spider: Spider | None) -> None:
         self._spider: Any = None
         self._rules: dict[int, Any] = {}
-        """Those that can be applied to a URL alone, by their index among the spider's
-        rules."""
+        """Rules that can be applied to a URL alone, by their index among all rules of
+        the spider."""
         if isinstance(spider, CrawlSpider):
             self._spider = spider
             for index, rule in enumerate(self._spider._rules):
@@ -45,7 +45,7 @@ class CrawlRules:
     def request(self, index: int, url: str, found_in: str) -> Request | None:
         """Return the request that the rule with this *index* makes of a link to *url*;
         None if it makes none. Its ``process_request`` gets a response without a body,
-        as if the page *found_in* had the link."""
+        as if the page at *found_in*, a URL, had the link."""
         rule = self._spider._rules[index]
         request = self._spider._build_request(index, Link(url))
         page = Response(found_in, request=Request(found_in))

@@ -2,8 +2,8 @@
 control the terminal, and floods are limited (:class:`Limiter`). A test checks that
 every module gets its logger here.
 
-Also here: what tells something else to people who watch a crawl (:class:`Gauge`), and
-what keeps bugs in our reports from stopping it (:class:`Isolation`).
+Also here: a stat for people who watch a crawl (:class:`Gauge`), and what keeps bugs in
+our reports from stopping it (:class:`Isolation`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
 
-# Items that a BoundedSet remembers at least: their hashes take 1 MiB.
+# A BoundedSet remembers at least so many items: their hashes take 1 MiB.
 _REMEMBERED = 100_000
 
-# Places of a table of hashes at first: 2 KiB.
+# A table of hashes has so many places at first: 2 KiB.
 _FIRST_PLACES = 256
-# When a table is nearly full, it gets so many times as many places. Moving the hashes
-# of a larger table, or moving them more often, would hold the event loop.
+# When a table is nearly full, it gets so many times as many places. With a smaller
+# factor, hashes of larger tables would have to be moved, which blocks the event loop.
 _GROWTH = 8
 # Stands for the hash 0: a 0 marks a free place.
 _ZERO = 1 << 62
@@ -43,8 +43,8 @@ class BoundedSet:
         self._new = _Hashes()
         """Hashes of the items that were added last: at most 100,000."""
         self._old = _Hashes()
-        """Those of 100,000 items before. They are forgotten once there are 100,000 new
-        ones."""
+        """Hashes of the 100,000 items before those. They are forgotten once there are
+        100,000 new ones."""
 
     def add(self, item: Hashable) -> bool:
         """Remember *item*. Return whether it is new."""
@@ -98,10 +98,9 @@ class _Hashes:
             index = (index + 1) & mask
         places[index] = number
         self.count += 1
+        # An eighth of the places stays free: with fewer, finding one would take long.
         size = len(places)
-        most = (
-            size - size // _GROWTH
-        )  # seven eighths: with fewer free places, looking takes long
+        most = size - size // 8
         if self.count > most:
             self._grow()
 
@@ -119,14 +118,14 @@ class _Hashes:
         self._mask = size - 1
 
 
-# So many events of one sort are logged at INFO level, see Limiter.
+# A Limiter logs the first events of its sort, so many, at INFO level.
 _FIRST_LINES = 10
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger for the module *name*: one for each folder, since users filter
-    by its name, and modules may come and go. A message of several lines needs a ``%s``
-    for each line: newlines in values come from outside."""
+    """Return the logger for the module *name*. There is one for each folder, since
+    users filter by a logger's name, and modules may come and go. A message of several
+    lines needs a ``%s`` for each line: newlines in values come from outside."""
     folder = ".".join(name.split(".")[:-1][:2])
     logger = logging.getLogger(folder or name)
     if _clean not in logger.filters:
@@ -136,7 +135,7 @@ def get_logger(name: str) -> logging.Logger:
 
 @contextmanager
 def silenced(name: str) -> Iterator[None]:
-    """Meanwhile, drop what is logged under *name*."""
+    """In this context, drop what is logged under *name*."""
 
     def drop(record: logging.LogRecord) -> bool:
         return False
@@ -214,7 +213,7 @@ class Limiter:
         self._counted_as = counted_as
         self._count = 0
         self._next_report = _FIRST_LINES
-        """The count at which it is logged next."""
+        """The count that is logged next."""
         self._subjects = BoundedSet()
         """What the events were about."""
 
@@ -230,9 +229,9 @@ class Limiter:
         extra = {"spider": spider}
         if about is not None:
             if not self._subjects.add(about):
-                # There may be millions, and a record takes as long as all else about a
-                # refusal. Cleaning one text takes less time than cleaning each value,
-                # and keeps no request in memory.
+                # There may be millions of such events, and a log record takes as long
+                # as all else about a refusal. Cleaning one text takes less time than
+                # cleaning each value, and keeps no request in memory.
                 if is_heard(self._logger, logging.DEBUG):
                     self._logger.debug(without_passwords(message % values), extra=extra)
                 return

@@ -1,12 +1,12 @@
 """How many connections a download handler opens at a time.
 
 Scrapy's usual handlers open one for each request that its download slots let through.
-Its handlers for httpx and aiohttp (so all that it has without a reactor) make a pool of
+Its handlers for httpx and aiohttp, the only ones without a reactor, make a pool of
 ``CONCURRENT_REQUESTS`` connections; so do those of scrapy-download-handlers-incubator,
-which derive from the same class. Fetches of robots.txt have slots beside those of pages
-(``EngineAccess.extra_slot``), but in such a pool they take the connections of pages: as
-many silent sites as the pool has connections would stop the crawl. So :class:`Pools`
-makes these handlers anew, with room, when the spider opens.
+which derive from the same class. The downloader has room for fetches of robots.txt
+beside pages (``EngineAccess.extra_slot``), but in such a pool the fetches take the
+connections of pages: as many silent sites as the pool has connections would stop the
+crawl. So :class:`Pools` makes these handlers anew, with room, when the spider opens.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _REPEATABLE_PACKAGES = {"scrapy", "scrapy_download_handlers_incubator"}
 
 
 def has_small_pool(crawler: Crawler) -> bool:
-    """Whether a download handler for http or https may have a pool that :class:`Pools`
-    can't enlarge, of ``CONCURRENT_REQUESTS`` connections, say. Most handlers of other
-    people and of projects may. A subclass of Scrapy's usual handlers counts as having
-    none: nobody can tell what it adds."""
+    """Whether a download handler for http or https may have a pool (of
+    ``CONCURRENT_REQUESTS`` connections, say) that :class:`Pools` can't enlarge. Most
+    handlers that aren't Scrapy's may have one. A subclass of Scrapy's usual handlers
+    counts as having none: nobody can tell what it adds."""
     for _, handler_class in _handler_classes(crawler):
         may_have_pool = _WITHOUT_POOL.isdisjoint(_names(handler_class))
         if may_have_pool and not _is_enlargeable(handler_class):
@@ -61,7 +61,7 @@ def has_small_pool(crawler: Crawler) -> bool:
 
 
 def _handler_classes(crawler: Crawler) -> Iterator[tuple[str, type]]:
-    """Yield the schemes that have a download handler, and its class."""
+    """Yield each scheme that has a download handler, with the handler's class."""
     handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
     for scheme in _SCHEMES:
         handler_class = None
@@ -104,15 +104,15 @@ class Pools:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._replaced: list[Any] = []
-        """Handlers that were replaced, and by which somebody may still download
-        something."""
+        """Handlers that were replaced. Somebody may still be downloading something with
+        them."""
         when_opened(crawler, self._enlarge)
 
     def _enlarge(self) -> None:
         """Replace the handlers whose pool can be enlarged."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         size = self._crawler.settings.getint(_SETTING)
-        # Without a limit there is room. A project's own downloader may have no such
+        # Without a limit (0) there is room. A project's own downloader may have no such
         # handlers.
         if size <= 0 or not isinstance(handlers, DownloadHandlers):
             return
@@ -132,7 +132,7 @@ class Pools:
 
     @contextmanager
     def _roomy_settings(self, size: int) -> Iterator[None]:
-        """Meanwhile, let ``CONCURRENT_REQUESTS`` be more than *size*."""
+        """In this context, let ``CONCURRENT_REQUESTS`` be *size* and :data:`ROOM`."""
         settings = self._crawler.settings
         roomy_settings = BaseSettings(settings)
         roomy_settings.set(_SETTING, size + ROOM, settings.getpriority(_SETTING))

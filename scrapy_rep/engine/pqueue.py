@@ -43,14 +43,14 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
 
     def __init__(self, crawler: Crawler, *arguments: Any, **options: Any) -> None:
         super().__init__(crawler, *arguments, **options)
-        # An OrderedDict, since iterating over a plain dict is slow to begin once its
-        # first keys are gone.
+        # An OrderedDict, since a plain dict whose first keys are gone is slow to begin
+        # iterating.
         self.pqueues = OrderedDict(self.pqueues)
         self._downloader_interface = _Turns(crawler)
 
     def pop(self) -> Request | None:
-        """Return the next request. Its slot's turn comes last then, also if its file is
-        damaged and an exception is raised: such a host must not stop the others."""
+        """Return the next request, and put its slot behind all others; also if an
+        exception is raised, as for a damaged file: such a host must not stop others."""
         try:
             return super().pop()
         finally:
@@ -63,12 +63,12 @@ class _Turns(DownloaderInterface):
     """What the queue asks about the downloader's slots."""
 
     def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
-        """Return the slot to take, after the number of its active downloads: the first
-        slot without any. Scrapy's own method returns all slots, from which the queue
-        takes the first of the least active.
+        """Return one pair: the number of active downloads of the slot to take, and the
+        slot. That is the first without any; if there is none, the least active.
+        Scrapy's own method returns such pairs of all slots: the queue takes the least.
 
-        Looks at no more slots than there are downloads, and moves busy ones behind the
-        others."""
+        This looks at no more slots than there are downloads, and one. Busy slots are
+        moved behind the others."""
         assert isinstance(possible_slots, OrderedDict)
         if len(possible_slots) < _MANY:
             return super().stats(possible_slots)

@@ -25,10 +25,11 @@ SLICE_SECONDS = 0.01
 
 # Seconds between two runs of a periodic task: what a crash loses is at most as old.
 _PERIOD_SECONDS = 1.0
-# An alarm's callbacks before the event loop gets a turn: one may take 50 µs.
+# An alarm calls back so many times before the event loop gets a turn: one call may take
+# 50 µs.
 _CALLBACKS_AT_A_TURN = 200
-# Seconds between checks whether the crawl is still paused, of which Scrapy doesn't
-# tell.
+# Seconds between checks whether the crawl is still paused: Scrapy sends no signal when
+# it goes on.
 _PAUSE_CHECK_SECONDS = 0.5
 # Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
@@ -50,19 +51,18 @@ class Alarm:
         self._times: dict[Any, float] = {}
         """By key: when it is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
-        """Times with their keys, also outdated ones: those that are not in
-        :attr:`_times`."""
+        """Times with their keys. Some are outdated: no longer in :attr:`_times`."""
         self._timer: CallLaterResult | None = None
         """Calls :meth:`_ring` at the first of these times."""
-        self._stopped = False
+        self._is_stopped = False
 
     def __contains__(self, key: object) -> bool:
         """Whether *key* is set, and not due yet."""
         return key in self._times
 
     def set(self, key: Any, seconds: float, *, sooner: bool = False) -> None:
-        """Make *key* due in *seconds*; with *sooner*, only if that is earlier than now
-        set."""
+        """Make *key* due in *seconds*; with *sooner*, only if it isn't due earlier
+        already."""
         when = time.monotonic() + seconds
         if sooner and when >= self._times.get(key, math.inf):
             return
@@ -80,7 +80,7 @@ class Alarm:
 
     def stop(self) -> None:
         """Call back no more."""
-        self._stopped = True
+        self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
@@ -88,18 +88,18 @@ class Alarm:
         """Set the timer to ring in some *seconds*."""
         if self._timer is not None:
             self._timer.cancel()
-        if not self._stopped:
+        if not self._is_stopped:
             self._timer = call_later(max(0.0, seconds), self._ring)
 
     def _ring(self) -> None:
-        """Call back for keys that are due, not for too many at a time. Set the timer
-        for the others."""
+        """Call back for keys that are due, but not for too many at a time. Set the
+        timer for the others."""
         if self._crawler.engine.paused:
             self._arm(_PAUSE_CHECK_SECONDS)
             return
         now = time.monotonic()
         for _ in range(_CALLBACKS_AT_A_TURN):
-            if self._stopped or not self._heap:
+            if self._is_stopped or not self._heap:
                 break
             when, key = self._heap[0]
             if when > now:
@@ -131,23 +131,24 @@ class PeriodicTask:
         self._task = task
         self._lock = DeferredLock()
         self._timer: CallLaterResult | None = None
-        self._ended = False
+        self._has_ended = False
 
     async def begin(self) -> None:
         """Call the function now, and every second from now on."""
         await self.now()
-        if not self._ended:
+        if not self._has_ended:
             self._timer = call_later(_PERIOD_SECONDS, self._begin_again)
 
     def _begin_again(self) -> None:
         deferred_from_coro(self.begin())
 
     async def now(self, *, last: bool = False) -> None:
-        """Call the function at once; with *last*, never again."""
+        """Call the function at once, unless its last call was made; with *last*, this
+        is the last one."""
         await maybe_deferred_to_future(self._lock.acquire())
         try:
-            if not self._ended:
-                self._ended = last
+            if not self._has_ended:
+                self._has_ended = last
                 await self._task()
         finally:
             self._lock.release()
@@ -156,10 +157,10 @@ class PeriodicTask:
 
 
 async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -> T:
-    """Return what *waiting* comes to. After some *seconds* (None: no limit), cancel it
+    """Return the result of *waiting*. After some *seconds* (None: no limit), cancel it
     and raise *late*, even if *waiting* doesn't let itself be cancelled."""
     done: Deferred[T] = Deferred()
-    is_over = False
+    is_over = False  # once this coroutine needs no result any more
 
     def finish(result: Any) -> None:
         if not (done.called or is_over):

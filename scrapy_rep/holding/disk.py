@@ -1,12 +1,12 @@
-"""Held requests on disk, under JOBDIR, from the moment they are held.
+"""Keeps held requests on disk, under JOBDIR, from the moment they are held.
 
 Scrapy's own disk queues write their index only on a clean shutdown, so a kill would
 lose requests (docs/DESIGN.md). The order of held requests is also in memory, in the
-queues of origins/queue.py, so that a failing disk doesn't stop the crawl. What happens
-when the disk is full, say, is in storages/journal.py.
+queues of origins/queue.py, so that a failing disk doesn't stop the crawl.
+storages/journal.py says what happens when the disk is full, for example.
 
-Requests are pickles, as in Scrapy's queues: who can write to a JOBDIR can run code
-anyway.
+Requests are pickles, as in Scrapy's queues. Reading a pickle may run code, but whoever
+can write to a JOBDIR can run code anyway.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ logger = get_logger(__name__)
 FILE_NAME = "rep-held.sqlite"
 
 ROW_KEY = "_rep_held_row"
-"""Meta key of requests that have left the gate: the number of their row in the table
-``held``. A ``Trail`` (engine/access.py) follows them by it."""
+"""Meta key of requests that have left the gate (gate.py): the number of their row in
+the table ``held``. A ``Trail`` (engine/access.py) follows them by this number."""
 
 HELD = 0
 """The state of a row while its request is held."""
@@ -42,9 +42,9 @@ GIVEN_UP = 1
 """The state of a row whose request was given up in this run, and is kept for the
 next."""
 
-# The table held has the requests. Its "since" is in seconds of the running time of all
-# runs together; clock has that time; and released has when the requests of an origin
-# were released last.
+# The table held has the requests; clock has the seconds for which all runs together
+# have run; released says when the requests of each origin were released last. The
+# columns "since" and "at" are such seconds, too.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -61,8 +61,8 @@ CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 # The index of the column "request" in a row of the table held.
 _REQUEST_COLUMN = 4
 
-# The rows without the requests. SQLite keeps anything in any column: what isn't sound
-# stays in the file.
+# Selects the rows whose values are sound, without the requests. SQLite lets any column
+# have any value: rows that aren't sound stay in the file. (1e10 s: 300 years.)
 _SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
@@ -74,7 +74,8 @@ ORDER BY id
 _RELEASES = """
 SELECT origin, at FROM released WHERE typeof(at) = 'real' AND at BETWEEN 0 AND 1e10
 """
-# The time for which earlier runs have run, and the number of all rows, sound or not.
+# Selects the time for which earlier runs have run, and the number of all rows, sound or
+# not.
 _TIME_AND_COUNT = """
 SELECT (
     SELECT max(ran) FROM clock WHERE typeof(ran) = 'real' AND ran BETWEEN 0 AND 1e10
@@ -83,15 +84,16 @@ SELECT (
 )
 """
 
-# Rows are deleted so many at a time: fewer statements.
+# Rows are deleted so many at a time, since one statement each would take longer.
 _DELETED_AT_A_TIME = 20
-# SQLite's integers have 64 bits. A priority beyond that is written as this one.
+# SQLite's integers have 64 bits. A priority that might not fit is written as this one,
+# or as its negative.
 _MAX_PRIORITY = 1 << 62
 
 
 class DiskHold:
     """Held requests in a SQLite file. A row stays until its request has been dealt
-    with: a kill loses none, and at worst one is fetched twice."""
+    with: a kill loses no request; at worst, some are fetched twice."""
 
     def __init__(self, directory: str, spider: Spider, following: Following) -> None:
         self._spider = spider
@@ -113,23 +115,23 @@ class DiskHold:
         )
         self.recovered: dict[str, list[Held]] = {}
         """By origin: what an earlier run held."""
-        self._earlier: dict[str, Counter[int]] = {}
+        self._earlier_counts: dict[str, Counter[int]] = {}
         """By origin: how many requests with each fingerprint an earlier run held, see
         :meth:`recognise`."""
         self.ran = 0.0
         """Seconds for which earlier runs have run."""
-        self._warned = False
-        """A request that can't be written to disk was reported."""
+        self._has_warned = False
+        """Whether a request that can't be written to disk has been reported."""
         self._unreadable = 0
         """How many rows could not be read."""
         self._why_unreadable: object = None
-        """Why the first of these could not."""
+        """Why the first of these rows could not be read."""
         self._finished: list[int] = []
         """Rows to be deleted: the crawl is done with their requests."""
 
     def open(self) -> bool:
-        """Open the file, and take over an earlier run's requests. Return whether it
-        works. Blocks."""
+        """Open the file, and take over an earlier run's requests. Return whether that
+        worked. Blocks."""
         if not self._has_opened:
             self._has_opened = True
             self._warn_if_killed()
@@ -138,8 +140,8 @@ class DiskHold:
     def _warn_if_killed(self) -> None:
         """Warn if the earlier run was killed, and requests in Scrapy's queue on disk
         are lost."""
-        # SQLite's last connection deletes this file, and a run closes it after Scrapy's
-        # queue.
+        # SQLite deletes the file "-wal" when its last connection is closed. A run that
+        # isn't killed closes that after Scrapy has saved its queue.
         if not self._path.with_name(f"{FILE_NAME}-wal").exists():
             return
         queue = self._path.with_name("requests.queue")
@@ -156,42 +158,44 @@ class DiskHold:
         )
 
     def _recover(self, db: sqlite3.Connection) -> bool:
-        """Take over what an earlier run left, without the requests themselves."""
+        """Take over what an earlier run left, without the requests themselves. Return
+        True, for ``Journal.open``: the file works."""
         self.recovered = {}
-        self._earlier = {}
+        self._earlier_counts = {}
         rows = [_Row(*columns) for columns in db.execute(_SOUND_ROWS)]
         ran, row_count = db.execute(_TIME_AND_COUNT).fetchone()
         released_at: dict[str, float] = dict(db.execute(_RELEASES).fetchall())
         # A killed run has run at least until its last request was held.
         last_held = max((row.since for row in rows), default=0.0)
         self.ran = max(ran or 0.0, last_held, 0.0)
-        # Negative numbers: these came before all requests of this run.
+        # Their numbers are negative: they came before all requests of this run.
         for number, row in enumerate(rows, -len(rows)):
-            since = self._seconds_since(row, released_at.get(row.origin, 0.0))
+            since = self._waits_since(row, released_at.get(row.origin, 0.0))
             held = Held(-row.priority, number, since, row=row.id, was_held=True)
             self.recovered.setdefault(row.origin, []).append(held)
             if row.fingerprint:
-                fingerprints = self._earlier.setdefault(row.origin, Counter())
-                fingerprints[row.fingerprint] += 1
+                counts = self._earlier_counts.setdefault(row.origin, Counter())
+                counts[row.fingerprint] += 1
         if row_count > len(rows):
             self.skip(row_count - len(rows), "damaged")
         return True
 
-    def _seconds_since(self, row: _Row, released_at: float) -> float:
-        """Return since when the request of *row* waits, in seconds since this run began
-        (so 0 or negative). *released_at*: when the requests of its origin were
-        released, in seconds of all runs."""
+    def _waits_since(self, row: _Row, released_at: float) -> float:
+        """Return when the request of *row* began to wait, in seconds from the start of
+        this run (so 0 or negative). *released_at*: when the requests of its origin were
+        released last, in seconds of all runs; 0: never."""
         if row.state == GIVEN_UP:
             return 0.0  # its time begins anew with this run
-        # The time of requests that had been released begins anew with that moment.
+        # If it was released, but has not left, its time began anew at the release.
         began_at = max(row.since, min(released_at, self.ran))
         return began_at - self.ran
 
     # Requests come and go
 
     def hold(self, origin: str, held: Held, state: int = HELD) -> Held:
-        """Write *held*, a request to *origin*. Return what stays in memory: its place
-        in the order; all of it if it can't be serialised, or if another file has it."""
+        """Write *held*, a request to *origin*, to the file, with *state* (:data:`HELD`
+        or :data:`GIVEN_UP`). Return what stays in memory: its place in the order only,
+        or all of *held* if the request can't be serialised or another file has it."""
         if self._following.stays_in_memory(held.request):
             return held
         try:
@@ -213,9 +217,9 @@ class DiskHold:
     def _warn_once(self, request: Request, error: Exception) -> None:
         """Warn that *request* can't be written to disk, the first time that this
         happens."""
-        if self._warned:
+        if self._has_warned:
             return
-        self._warned = True
+        self._has_warned = True
         logger.warning(
             "Can't write %(request)s to disk (%(error)s): it is held in memory, and lost if the "
             "crawl is killed. Further requests like it are not reported.",
@@ -225,8 +229,8 @@ class DiskHold:
 
     def release(self, origin: str, now: float) -> None:
         """Note that the requests to *origin* are released at *now*, in seconds since
-        this run began. If the origin is unreachable again before they have left, their
-        time begins anew."""
+        this run began. If the origin becomes unreachable again before they have left,
+        their time counts from *now*."""
         released_at = max(0.0, self.ran + now)
         self.journal.put("released", (origin, released_at))
 
@@ -236,12 +240,12 @@ class DiskHold:
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
-        """Whether the file has *row*: it can't always be written."""
+        """Whether *row* has been written to the file, which may fail or come later."""
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if it can't be read: then the next run
-        tries."""
+        """Return *held* with its request; None if that can't be read: the next run will
+        try again."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -263,9 +267,10 @@ class DiskHold:
         """Note that *held*, a request to *origin*, has left the gate. Its row is
         deleted once the crawl is done with the request. If it was *given_up*, the next
         run has it again."""
-        if held.number < 0:
-            # An earlier run held it. Now that it has left, a retry of it isn't to be
-            # recognised as that.
+        is_of_earlier_run = held.number < 0
+        if is_of_earlier_run:
+            # Each is recognised once. If this one counts as recognised now, a retry of
+            # it won't be taken for a request that the spider has yielded again.
             self.recognise(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
@@ -284,22 +289,22 @@ class DiskHold:
         self.journal.delete("held", *finished)
 
     def recognise(self, origin: str, request: Request) -> bool:
-        """Recognise *request*, to *origin*, as one that an earlier run held, and that
-        the spider or Scrapy's queue has yielded again. Each that was held is recognised
-        once. Return whether it is one."""
-        earlier = self._earlier.get(origin)
-        if earlier is None:
+        """Return whether *request*, to *origin*, is one that an earlier run held, and
+        that the spider or Scrapy's queue has yielded again. Each request that was held
+        is recognised once."""
+        counts = self._earlier_counts.get(origin)
+        if counts is None:
             return False
         fingerprint = self._fingerprint(request)
-        if not earlier[fingerprint]:
+        if not counts[fingerprint]:
             return False
-        earlier[fingerprint] -= 1
+        counts[fingerprint] -= 1
         self._following.stored(request)
         return True
 
     def _fingerprint(self, request: Request) -> int:
-        """Return what tells *request* from others, a number of 63 bits; 0 if nothing
-        does."""
+        """Return a number of 63 bits that tells *request* from others; 0 if its
+        fingerprint can't be had."""
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
             fingerprint = fingerprinter.fingerprint(request)
@@ -308,6 +313,7 @@ class DiskHold:
             digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
+        # SQLite's integers are signed, so 63 bits; 0 would mean that there is none.
         return int.from_bytes(digest, "big") >> 1 or 1
 
     # The file
@@ -318,16 +324,16 @@ class DiskHold:
         self._why_unreadable = self._why_unreadable or why
 
     async def upkeep(self, ran: float | None) -> None:
-        """Maintain the file, every second. *ran*: seconds that this run has run, if to
-        be recorded."""
+        """Maintain the file, every second. *ran*: the seconds for which this run has
+        run; None if they needn't be recorded."""
         if ran is not None:
             self.journal.put("clock", (1, self.ran + ran))
         self._delete_finished()
         await self.journal.flush()
 
     def close(self) -> None:
-        """Close the file: what has left is done, the rest is for the next run.
-        Blocks."""
+        """Close the file. Rows of requests that have left the gate are deleted, since
+        the crawl is over; the others are for the next run. Blocks."""
         self._finished += self._trail.numbers
         self._delete_finished()
         if self._unreadable:
@@ -355,7 +361,7 @@ class _Row(NamedTuple):
 
 
 def _has_requests(queue: Path) -> bool:
-    """Whether the folder *queue*, Scrapy's queue on disk, has more than its index."""
+    """Whether the folder *queue*, Scrapy's queue on disk, has more than an index."""
     for _, _, names in os.walk(queue):
         if set(names) - {"active.json"}:
             return True

@@ -1,11 +1,11 @@
-"""Requests that needn't be queued (REP.md section 14): what fresh rules forbid is
-dropped when it is about to enter the scheduler.
+"""Drops requests that fresh rules forbid before they enter the scheduler (REP.md
+section 14).
 
 :class:`EarlyDrops` stands in for a documented method of the project's scheduler,
-``enqueue_request()``, as the gate (gate.py) does for two others. When the engine calls
-it, all handlers of ``request_scheduled`` have run. If we were such a handler, and
-raised, we would come before some of the others, and each exception would keep its
-request in a reference cycle.
+``enqueue_request()``, as the gate (gate.py) does for two others. The engine calls this
+method after all handlers of the signal ``request_scheduled``. A handler of ours would
+come before some of the others; it would have to raise, and each exception would keep
+its request in a reference cycle.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ from scrapy_rep.reporting.recorder import Recorder
 
 logger = get_logger(__name__)
 
-# The most errbacks that wait to be called, or whose output isn't handled yet. Without a
-# limit, a page of a million links would fill the memory. Further requests go to the
-# scheduler.
+# At most so many errbacks wait to be called, or have output that isn't handled yet.
+# Without a limit, a page of a million links would fill the memory. Beyond it, requests
+# go to the scheduler.
 _MOST_ERRBACKS = 1000
 
-Refusal: TypeAlias = Callable[[Request, OriginState, str], RobotsDisallowed | None]
+RefusalFinder: TypeAlias = Callable[
+    [Request, OriginState, str], RobotsDisallowed | None
+]
 """Returns what the middleware would raise for a request, given the state of its origin
 (which is fresh) and the path that rules match; None if the request passes, or if that
-isn't known yet."""
+can't be known without waiting."""
 
 
 class EarlyDrops:
@@ -55,21 +57,21 @@ class EarlyDrops:
         recorder: Recorder,
         *,
         middleware: object,
-        refusal: Refusal,
+        refusal: RefusalFinder,
         may_seed: Callable[[Request, str], bool],
     ) -> None:
         """Requests that are not dropped here go through the queue to *middleware*.
 
         :param refusal: returns what *middleware* would raise
-        :param may_seed: whether a request, whose URL begins with a prefix, may tell
-            *middleware* of sitemaps
+        :param may_seed: gets a request and the beginning of its URL, up to the path;
+            returns whether the request may tell *middleware* of sitemaps
         """
         self._context = context
         self._engine = context.engine
         self._count = context.stats.inc_value
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
-        self._is_usual = origins.agents.is_usual
+        self._has_usual_agent = origins.agents.is_usual
         self._recorder = recorder
         self._middleware = middleware
         self._refusal = refusal
@@ -77,17 +79,19 @@ class EarlyDrops:
         self._is_wanted = not (
             is_interactive(context.crawler) or context.settings.dry_run
         )
+        """Whether this crawl drops requests early at all."""
         self._scheduling: Scheduling | None = None
         """Knows which request the engine is about to schedule; None: nothing is dropped
         here."""
         self._enqueue: Callable[[Request], bool]
         """The scheduler's own ``enqueue_request()``."""
         self._refused_paths = BoundedSet()
-        """Of which a refused request was counted, by origin; see :meth:`remember`."""
+        """Paths, each with its origin, of which a refused request has been counted; see
+        :meth:`remember`."""
         self._waiting: deque[tuple[Request, RobotsDisallowed]] = deque()
-        """Requests whose errbacks are to be called, and with what."""
-        self._unsettled = 0
-        """How many errbacks were called whose output isn't handled yet."""
+        """Requests whose errbacks are to be called, each with the error for it."""
+        self._unsettled_count = 0
+        """How many errbacks have been called whose output isn't handled yet."""
         self._closing = False
         self.is_pending = False
         """Whether requests were dropped in this turn of the event loop, or errbacks
@@ -96,7 +100,8 @@ class EarlyDrops:
         dropped."""
 
     def begin(self, scheduler: Any) -> None:
-        """Drop requests from now on, unless something could give them another end."""
+        """Drop requests from now on, unless there is an *obstacle*: something that
+        could keep a request from failing although the middleware refuses it."""
         if not self._is_wanted:
             return
         engine = self._engine
@@ -153,12 +158,12 @@ class EarlyDrops:
         if (
             rules is not None
             and rules.allows(comparable(path))
-            and self._is_usual(request)
+            and self._has_usual_agent(request)
         ):
             return self._enqueue(request)
         may_drop = self._may_drop(request, state, prefix)
         if may_drop and self._drop_if_refused(request, state, path):
-            return True
+            return True  # as if the scheduler had taken it
         return self._enqueue(request)
 
     def _may_drop(self, request: Request, state: OriginState, prefix: str) -> bool:
@@ -185,13 +190,14 @@ class EarlyDrops:
         if error is None:
             return False
         has_errback = self._engine.has_errback(request)
-        errback_count = len(self._waiting) + self._unsettled
+        errback_count = len(self._waiting) + self._unsettled_count
         if has_errback and errback_count >= _MOST_ERRBACKS:
             return False
         if not self.is_pending:
             self.is_pending = True
             call_later(0, self._end_turn)
-        if not self.remember(request, state, path):
+        is_first = self.remember(request, state, path)
+        if not is_first:
             # As if the dupe filter had dropped it: nobody is told, no errback called.
             return True
         state.used_at = self._context.clock()
@@ -204,12 +210,14 @@ class EarlyDrops:
     def remember(self, request: Request, state: OriginState, path: str) -> bool:
         """Remember that *request*, which came from the scheduler or was about to go
         there, is refused. Return whether it counts, as the first to its path. The dupe
-        filter can't tell: requests that were dropped here never got there."""
+        filter can't tell: requests that were dropped here never got to it."""
         if self._scheduling is None or request.dont_filter:
             return True
-        if request.method == "GET" and not request.body:
-            return self._refused_paths.add((state.name, path))
-        return self._refused_paths.add((state.name, path, request.method, request.body))
+        item: tuple[object, ...] = (state.name, path)
+        if request.method != "GET" or request.body:
+            item = (state.name, path, request.method, request.body)
+        is_new = self._refused_paths.add(item)
+        return is_new
 
     # Errbacks
 
@@ -222,18 +230,18 @@ class EarlyDrops:
             self._end_pending()
 
     def _end_pending(self) -> None:
-        """Note that nothing is pending any more. The engine looks whether the crawl is
-        idle now."""
+        """Note that nothing is pending any more, and let the engine look whether the
+        crawl is idle now."""
         self.is_pending = False
         self._engine.wake()
 
     async def _call_errbacks(self) -> None:
-        """Call the errbacks that wait, also those that come to wait meanwhile."""
+        """Call the errbacks that wait, and those that come meanwhile."""
         try:
             async for request, error in in_slices(self._take_waiting()):
                 output = self._engine.fail(request, error)
                 if not output.called:
-                    self._unsettled += 1
+                    self._unsettled_count += 1
                     output.addBoth(self._note_settled)
         finally:
             self._end_pending()
@@ -243,8 +251,8 @@ class EarlyDrops:
             yield self._waiting.popleft()
 
     def _note_settled(self, _: object) -> None:
-        """Note that the output of an errback was handled."""
-        self._unsettled -= 1
+        """Note that the output of an errback has been handled."""
+        self._unsettled_count -= 1
 
     async def _before_closing(self) -> None:
         """Call the errbacks that wait. What is scheduled from now on goes to the

@@ -4,11 +4,11 @@ here, and the engine gets the next one (REP.md section 4; docs/DESIGN.md).
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. When the engine asks for a request:
 
-1. ``Gate._next_in_turn`` gets it from the scheduler or, in turns, from ``Releases``
+1. ``Gate._next_in_turn`` gets one from the scheduler and, in turns, from ``Releases``
    (hold.py), which has the requests that have stayed here and may leave now.
-2. If it is from the scheduler, and may not be fetched before it was checked (for a
-   sitemap's sake: ``SitemapSeeding.check`` in seeding/seeding.py), it stays until that
-   is done.
+2. If the request is from the scheduler, and has to be checked before it is fetched (for
+   a sitemap's sake: ``SitemapSeeding.check`` in seeding/seeding.py), it stays until the
+   check is over.
 3. If the rules of its origin are known and fresh, it goes on
    (``Gate._keep_if_unknown``).
 4. Otherwise ``Policy`` (origins/policy.py) decides whether it stays or goes on. If it
@@ -55,8 +55,8 @@ Check: TypeAlias = Callable[[Request], "Coroutine[Any, Any, None] | None"]
 nothing."""
 
 KnownAtGate: TypeAlias = "tuple[OriginState, Status]"
-"""What was known of a request's origin when the request left the gate. It counts until
-the request is sent. A plain tuple, since one is made for each request."""
+"""What was known of a request's origin when the request left the gate; it counts until
+the request is sent. This is a plain tuple, since one is made for each request."""
 
 
 class Gate:
@@ -80,15 +80,15 @@ class Gate:
         self._by_prefix = origins.table.by_prefix
         self._holding = holding
         self._held = holding.held
-        """The requests at the gate, also those that only wait."""
+        """The requests at the gate, also those that only wait (hold.py)."""
         self._releases = holding.releases
-        """Those of them that may leave, or are about to."""
+        """The requests at the gate that may leave, or are about to."""
         self._check = check
         self._known_at_gate: WeakKeyDictionary[Request, KnownAtGate | None] = (
             WeakKeyDictionary()
         )
-        """Requests that have left. None: nothing was known, or the middleware has dealt
-        with the request."""
+        """By request that has left: what was known then. None: nothing was, or the
+        middleware has dealt with the request."""
         self._is_scheduler_exhausted = False
         """Whether the scheduler has only requests that the gate handed back to it,
         since there was no room to hold them here. The engine asks again at its next
@@ -101,10 +101,12 @@ class Gate:
         self._idle_after = context.settings.hold_idle
         """Seconds of nothing but waiting, after which ``spider_idle`` is sent."""
         self._next_scheduled: Callable[[], Request | None]
+        """The scheduler's own ``next_request()``."""
         self._has_scheduled: Callable[[], bool]
+        """The scheduler's own ``has_pending_requests()``."""
         self._is_bypassed = False
-        """Whether the scheduler's own methods count: it calls them itself, or the crawl
-        has ended."""
+        """Whether our methods only call the scheduler's own: while the scheduler calls
+        them itself, and at the crawl's end."""
         context.crawler.signals.connect(
             self._spider_opened, scrapy_signals.spider_opened
         )
@@ -135,7 +137,7 @@ class Gate:
 
     # What the middleware asks about a request
 
-    def __contains__(self, request: Request) -> bool:
+    def came_through(self, request: Request) -> bool:
         """Whether *request* came through here, unlike a media pipeline's direct
         downloads."""
         return request in self._known_at_gate
@@ -146,9 +148,9 @@ class Gate:
         have been forgotten, or its robots.txt be unreachable again."""
         return self._known_at_gate.get(request)
 
-    def arrived(self, request: Request) -> bool:
-        """Note that *request* has been dealt with in the middleware. Return whether it
-        came through here."""
+    def note_arrival(self, request: Request) -> bool:
+        """Forget what was known when *request* left, since the middleware has dealt
+        with it. Return whether it came through here."""
         if request not in self._known_at_gate:
             return False
         self._known_at_gate[request] = None
@@ -172,8 +174,8 @@ class Gate:
         """Return the next request of the scheduler or, in turns, of ``Releases``:
         thousands that leave must not delay an urgent request in the scheduler."""
         has_leaving = bool(self._releases.has_turns or self._releases.ready)
-        had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
-        self._is_schedulers_turn = has_leaving and not had_turn
+        scheduler_had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
+        self._is_schedulers_turn = has_leaving and not scheduler_had_turn
         request = None
         if has_leaving and not self._is_schedulers_turn:
             request = self._next_released()
@@ -193,8 +195,8 @@ class Gate:
         return request
 
     def _known_now(self, request: Request) -> KnownAtGate | None:
-        """Return what is known of the origin of *request*, also if a fetch is due; None
-        if nothing is."""
+        """Return what is known of the origin of *request*, even if a fetch is due; None
+        if nothing is known."""
         try:
             state_or_origin, _ = self._origins.find(request)
         except ValueError:
@@ -209,8 +211,8 @@ class Gate:
 
     def _next_of_scheduler(self) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in
-        place of one that stays. If there is none, the engine needn't ask again in a
-        while: an answer wakes it, and so does an answer that is late."""
+        place of one that stays; None if there is none. Then the engine needn't ask
+        again soon: it is woken when an answer comes, or is late."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
             request = self._ask_scheduler()
@@ -221,15 +223,15 @@ class Gate:
                 return request
             if self._releases.ready:
                 return self._next_released()
-            is_over = time.perf_counter() >= slice_end
-            if is_over and not self._is_scheduler_exhausted:
+            is_slice_over = time.perf_counter() >= slice_end
+            if is_slice_over and not self._is_scheduler_exhausted:
                 self._engine.wake()  # it asks again after other events
                 return None
         return None
 
     def _ask_scheduler(self) -> Request | None:
-        """Return the scheduler's next request. It may call the methods in which we
-        stand in for it."""
+        """Return the scheduler's next request. The scheduler may itself call the
+        methods that we have replaced."""
         self._is_bypassed = True
         try:
             return self._next_scheduled()
@@ -237,8 +239,8 @@ class Gate:
             self._is_bypassed = False
 
     def _ask_if_scheduled(self) -> bool:
-        """Return whether the scheduler has requests. It may call the methods in which
-        we stand in for it."""
+        """Return whether the scheduler has requests. It may itself call the methods
+        that we have replaced."""
         self._is_bypassed = True
         try:
             return self._has_scheduled()
@@ -247,9 +249,9 @@ class Gate:
 
     def look_for_pending_requests(self) -> bool:
         """Stand in for the scheduler's ``has_pending_requests()``: return whether the
-        crawl has work. While requests only wait for answers, that is so for a minute
-        (``hold_idle`` in settings.py). Then ``spider_idle`` is sent, since the spider
-        may have other work; the requests keep the crawl open
+        crawl has work. To wait for answers counts as work for a minute (``hold_idle``
+        in settings.py). Then the engine sends ``spider_idle``, since the spider may
+        have other work; the requests that wait keep the crawl open
         (``Holding._spider_idle``)."""
         if self._is_bypassed:
             return self._has_scheduled()
@@ -278,7 +280,7 @@ class Gate:
         if self._idle_since is None:
             self._idle_since = now
         if self._held.tally.counted:
-            return True  # their first answers are not late
+            return True  # some wait for first answers, which are not late
         self._holding.tell(idle=True)
         return now - self._idle_since < self._idle_after
 
@@ -288,7 +290,8 @@ class Gate:
         self._is_bypassed = True
 
     def has_no_room(self) -> bool:
-        """Whether no request of the scheduler is taken, and none may leave."""
+        """Whether the gate takes no more requests of the scheduler for now, and lets
+        none leave."""
         if self._held.may_wait or self._releases.ready:
             return False
         return not self._releases.may_leave()
@@ -340,7 +343,7 @@ class Gate:
             and state.rules is not None
             and self._context.clock() < state.status.until
             and HANDED_BACK not in meta
-            and not self._releases.has_turns
+            and not self._releases.has_turns  # else it may have to stand behind others
         ):
             self._known_at_gate[request] = state, state.status
             return False
@@ -354,7 +357,7 @@ class Gate:
 
     def _keep_if_it_must_wait(self, request: Request, past: Past) -> bool:
         """Keep *request* here if it has to wait. Return whether it is kept. *past*:
-        what is known of the request from before the scheduler had it again."""
+        what is known of it from before it was handed back to the scheduler."""
         if request.meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(request.url):
             return False
         try:
@@ -376,36 +379,36 @@ class Gate:
         self, origin: Origin, state: OriginState | None, request: Request, past: Past
     ) -> bool:
         """Make *request* wait, or be held, for an answer of *origin*, as ``Policy``
-        says. Return whether it stays, or goes back to the scheduler. *state*: what is
-        known of *origin*; None: a fetch is due."""
+        says. Return whether it stays or went back to the scheduler, so that the engine
+        doesn't get it. *state*: what is known of *origin*; None: a fetch is due."""
         holding = self._holding
         advice = self._origins.policy.at_the_gate(
             state,
             full=self._is_full(origin, state),
         )
         if advice.action is Action.LEAVE:
-            if state is not None:  # it still counts if another attempt becomes due
+            if state is not None:  # this counts even if another attempt becomes due
                 self._known_at_gate[request] = state, state.status
             return False
         disk = self._held.disk
         if disk is not None and disk.recognise(str(origin), request):
-            # An earlier run has held it, and it came again. (Each is recognised once.)
+            # An earlier run held it, and it came again: the one on disk is enough.
             self._count("rep/held/already")
             return True
         if advice.action is Action.STAY:
             holding.keep(origin, state, request, past.waited)
             return True
         if holding.handing_back.hand_back(request, past.waited):
-            # If it stood behind all others there, the scheduler has no other kind.
+            # If it had been put behind all others, the scheduler has only such ones.
             self._is_scheduler_exhausted = past.came_last
             return True
-        holding.log.full(origin)
+        holding.log.warn_full(origin)
         self._releases.verdicts[request] = advice.why  # it fails in the middleware
         return False
 
     def _is_full(self, origin: Origin, state: OriginState | None) -> bool:
         """Whether no more requests to *origin* may stay. For a first answer (*state* is
-        None), requests wait even without room, unless it is very late."""
+        None), requests wait even without room, unless that answer is very late."""
         queue = self._held.queues.get(origin)
         is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
         if state is None and not is_very_late:

@@ -1,12 +1,13 @@
-"""Where requests go that can't stay at the gate (gate.py): none is lost silently.
+"""Says what becomes of requests that can't stay at the gate (gate.py): none is lost
+silently.
 
-- During the crawl, if there is no room to hold them: back to the scheduler, unless it
-  is Scrapy's (:meth:`HandingBack.hand_back`).
-- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, what has only waited is held now, too; what
-  is on disk stays there for the next run. Without one, what has only waited goes back
-  to any scheduler, as it would have stayed there without us. What was held, and isn't
-  on disk, goes back to a scheduler that outlives the process; with any other, its
-  errback is called.
+- During the crawl, if there is no room to hold them, they go back to the scheduler,
+  unless it is Scrapy's (:meth:`HandingBack.hand_back`).
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, requests
+  that have only waited are held now, too, and those on disk stay there for the next
+  run. Without a JOBDIR, requests that have only waited go back to the scheduler, where
+  they would be without us. Requests that were held, but aren't on disk, go back to a
+  scheduler that outlives the process; with any other, their errbacks are called.
 
 The scheduler gets requests by its documented ``enqueue_request()``. So they pass
 neither the dupe filter, which has seen them, nor the signal ``request_scheduled``,
@@ -42,8 +43,8 @@ HANDED_BACK = "_rep_held"
 _ERRBACKS_AT_A_TIME = 20
 """Errbacks called before the event loop gets a turn: one takes 1 to 5 ms."""
 _MOST_SECONDS = 1e9
-"""Seconds that a request can have waited: 30 years. Anybody may have written more into
-its meta."""
+"""The most seconds of waiting that are believed, 30 years: anybody may have written
+more into a request's meta."""
 _LAST_PRIORITY = -(1 << 20)
 """The priority of a request that is handed back for want of room: after all others."""
 
@@ -52,15 +53,15 @@ class Past(NamedTuple):
     """What is known of a request from before the scheduler returned it."""
 
     waited: float | None = None
-    """Seconds for which it had waited here; None: it hadn't, or its mark doesn't
-    say."""
+    """Seconds for which it had waited, here and in the scheduler; None: it hadn't, or
+    its meta doesn't say."""
     came_last: bool = False
-    """It had been put behind all others, for want of room. If it comes again, the
-    scheduler has nothing else."""
+    """Whether it had been put behind all others, for want of room. When it comes again,
+    the scheduler has nothing else."""
 
 
 NO_PAST = Past()
-"""Of a request that was never handed back."""
+"""The past of a request that was never handed back."""
 
 
 class HandingBack:
@@ -72,14 +73,15 @@ class HandingBack:
         self._count = context.stats.inc_value
         self._held = held
         self.waiting = 0
-        """How many of those that were handed back for want of room the scheduler still
-        has. Not exact: another process may share the scheduler."""
+        """How many requests that were handed back for want of room are still in the
+        scheduler. This isn't exact: another process may share the scheduler."""
 
     def hand_back(self, request: Request, waited: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others. Return
-        whether the scheduler took it. Scrapy's own isn't asked: it would return the
-        request at once. *waited*: the seconds for which the request has waited here;
-        None: not at all."""
+        whether the scheduler took it. Scrapy's own scheduler isn't asked, since it
+        would return the request at once; nor is any if held requests are on disk.
+        *waited*: the seconds for which the request has waited here; None: not at
+        all."""
         if self._held.disk is not None:
             return False
         if not self._engine.scheduler_is_foreign:
@@ -139,8 +141,9 @@ class HandingBack:
         return Past(waited, came_last)
 
     def _unmark(self, request: Request) -> float | None:
-        """Make *request* what it was before. Return for how many seconds it had waited
-        here and in the scheduler; None if its mark doesn't say."""
+        """Make *request* what it was before, as its mark says: what its meta has under
+        :data:`HANDED_BACK`. Return for how many seconds it had waited, here and in the
+        scheduler; None if the mark doesn't say."""
         mark = request.meta.pop(HANDED_BACK)
         try:
             request.dont_filter = bool(mark["dont_filter"])
@@ -150,8 +153,8 @@ class HandingBack:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         waited_here = min(max(0.0, waited_here), _MOST_SECONDS)
-        # Time without a crawl doesn't count. Of its time in the scheduler, we know that
-        # this crawl ran.
+        # Time without a crawl doesn't count. While the request was in the scheduler, a
+        # crawl ran at least for as long as this one has.
         waited_in_all = time.time() - since
         in_scheduler = max(0.0, waited_in_all - waited_here)
         ran = self._held.now()
@@ -160,9 +163,9 @@ class HandingBack:
     # The crawl's end
 
     async def empty(self, *about_to_leave: deque[Request] | set[Request]) -> None:
-        """Leave nothing that would end with the process: write it to disk, hand it
-        back, or call its errback. This goes for all queues (origins/queue.py), and for
-        requests *about_to_leave*, which stand in none."""
+        """Leave no request that would be lost with the process: write it to disk, hand
+        it back, or call its errback. This concerns the requests in all queues
+        (origins/queue.py), and those *about_to_leave*, which stand in none."""
         outputs = _ErrbackOutputs()
         for collection in about_to_leave:
             requests = list(collection)
@@ -181,8 +184,8 @@ class HandingBack:
         """End the wait of *request*, which was about to leave, and stands in no queue.
         Return a Deferred for the output of its errback."""
         if self._engine.following.is_kept(request):
-            return succeed(None)
-        if self._give_to_scheduler(request, 0.0, request.priority):
+            return succeed(None)  # no errback is called
+        if self._give_to_scheduler(request, waited=0.0, priority=request.priority):
             return succeed(None)
         origin = origin_of(request)
         last_failure = Drop.of(self._held.table.get(origin))
@@ -191,7 +194,7 @@ class HandingBack:
             attempts=0,
         )
         never_held = Held(urgency=0, number=0, since=0.0, request=request)
-        error = self._held.give_up(never_held, origin, 0.0, drop)
+        error = self._held.give_up(never_held, origin, waited=0.0, why=drop)
         return self._engine.fail(request, error)
 
     def _end(self, held: Held, queue: Queue) -> Deferred[None]:
@@ -202,8 +205,8 @@ class HandingBack:
             return succeed(None)
         waited = self._held.waited(queue, held)
         only_waited = not held.was_held and not queue.fails
-        goes_back = only_waited or self._outlives(request)
-        if goes_back and self._give_to_scheduler(request, waited, request.priority):
+        may_go_back = only_waited or self._outlives(request)
+        if may_go_back and self._give_to_scheduler(request, waited, request.priority):
             if held.was_held:
                 self._count("rep/handed_back")
             return succeed(None)
@@ -240,16 +243,16 @@ class _ErrbackOutputs:
         self._outputs: list[Deferred[None]] = []
 
     async def add(self, output: Deferred[None]) -> None:
-        """Add *output*. Once there are some, wait until all are handled, and let the
-        event loop have a turn."""
+        """Add *output*. Once there are :data:`_ERRBACKS_AT_A_TIME`, wait until all are
+        handled, and let the event loop have a turn."""
         self._outputs.append(output)
         if len(self._outputs) >= _ERRBACKS_AT_A_TIME:
             await self.handle()
             await pause()
 
     async def handle(self) -> None:
-        """Wait until all outputs are handled: before the engine closes, since errbacks
-        may use it."""
+        """Wait until all outputs are handled. The engine must not close before, since
+        errbacks may use it."""
         outputs = self._outputs
         self._outputs = []
         await maybe_deferred_to_future(DeferredList(outputs))

@@ -2,9 +2,9 @@
 (:class:`HeldRequests`), and how they leave (:class:`Releases`).
 
 Each origin has a ``Queue`` (origins/queue.py), in which its requests stand as ``Held``.
-Those that *wait* for a first answer are in memory. Those that are *held* are in memory
-too or, with a JOBDIR, on disk (disk.py); then ``Held.was_held`` is true. Once there is an
-answer, or they are given up, they *leave*: urgent ones first, origins in turns. A
+Those that *wait* for a first answer are in memory. Those that are *held*
+(``Held.was_held``) are in memory too or, with a JOBDIR, on disk (disk.py). Once there
+is an answer, or they are given up, they *leave*: urgent ones first, origins in turns. A
 ``Drop`` (origins/policy.py) says why a request fails.
 """
 
@@ -32,15 +32,16 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
-"""Seconds for which an answer releases requests at least, even if it says that it may
-not be kept so long: otherwise robots.txt would be fetched anew for each of them."""
+"""For at least so many seconds, an answer releases requests, even if it says that it
+may not be kept so long: otherwise robots.txt would be fetched anew for each request."""
 _SHARE = 10
-"""An origin may hold so many times the room that is left, so there is always room for
-another one ("dynamic thresholds", as in network switches)."""
+"""An origin may hold at most so many times as many requests as there is room for after
+that: so there is always room for another origin ("dynamic thresholds", as in network
+switches)."""
 _WAITING_PER_SLOT = 8
-"""Requests that may wait for first answers, for each of CONCURRENT_REQUESTS: one for
-each of the fetches that run at a time (four for each, see origins/flights.py), and as
-many again, which are next."""
+"""How many requests may wait for first answers, for each of CONCURRENT_REQUESTS. Four
+fetches may run at a time for each (origins/flights.py): that makes four requests, and
+four more, whose fetches are next."""
 
 Verdict: TypeAlias = "Drop | Exception"
 """Why a request fails in the middleware; or what the middleware raises for it."""
@@ -67,7 +68,7 @@ class HeldRequests:
         self._most_held = context.settings.hold_max_requests
         self._most_waiting = _WAITING_PER_SLOT * concurrency_of(context.crawler)
         self._last_number = 0
-        """The number of the request that came last."""
+        """The number of the request that came last, see ``Held.number``."""
 
     # How many may be held, or wait
 
@@ -79,10 +80,9 @@ class HeldRequests:
         """Return how many more requests the origin of *queue* may hold: other origins
         need some room. None: an origin without a queue."""
         room = self._room_for_all()
-        count = queue.count if queue is not None else 0
-        # The origin may take n more as long as count + n <= _SHARE * (room - n): then
-        # there is always room left for another one.
-        most = (_SHARE * room - count) / (_SHARE + 1)
+        held_count = queue.count if queue is not None else 0
+        # The origin may take n more as long as held_count + n <= _SHARE * (room - n).
+        most = (_SHARE * room - held_count) / (_SHARE + 1)
         for_this_origin = max(0, ceil(most))
         return min(room, for_this_origin)
 
@@ -92,9 +92,9 @@ class HeldRequests:
 
     @property
     def may_wait(self) -> bool:
-        """Whether another request may come to wait for a first answer. Those whose
-        origin answers late aren't counted (``Lateness`` in origins/queue.py), but may
-        not be many more than can be held."""
+        """Whether another request may begin to wait for a first answer. Requests whose
+        origin answers late hardly count (``Lateness`` in origins/queue.py), but there
+        may not be many more of them than can be held."""
         if self.tally.counted >= self._most_waiting:
             return False
         return self.tally.waiting < self._room_for_all() + self._most_waiting
@@ -117,7 +117,8 @@ class HeldRequests:
         return queue
 
     def new_held(self, queue: Queue, request: Request, waited: float | None) -> Held:
-        """Return *request* as it will stand in *queue*, with the next number."""
+        """Return *request* as it will stand in *queue*, with the next number. *waited*:
+        see :meth:`add_waiting`."""
         self._last_number += 1
         now = queue.clock(self.now())
         return Held(
@@ -129,7 +130,7 @@ class HeldRequests:
 
     def hold_waiting(self, queue: Queue, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of those that wait in *queue* as there is
-        room for; all of them with *everything*. Return these."""
+        room for; all of them with *everything*. Return those that are held now."""
 
         def keep(held: Held) -> Held:
             return self._to_keep(queue, held)
@@ -143,7 +144,7 @@ class HeldRequests:
             return []
         if queue.is_answered and not everything:
             self._count("rep/held/unreachable", len(moved))
-        else:
+        else:  # there was no failure yet, or the crawl ends
             queue.unanswered += len(moved)
         self.count_held()
         for held in moved:
@@ -152,14 +153,14 @@ class HeldRequests:
         return moved
 
     def _one_transaction(self) -> AbstractContextManager[None]:
-        """Meanwhile, let what is written to disk belong to one transaction."""
+        """In this context, all that is written to disk belongs to one transaction."""
         if self.disk is None:
             return nullcontext()
         return self.disk.journal.together()
 
     def _to_keep(self, queue: Queue, held: Held) -> Held:
-        """Write *held* to disk, if there is a file. Return what stays in memory: then
-        not its request."""
+        """Write *held* to disk, if there is a file. Return what stays in memory: *held*
+        without its request if that is on disk."""
         kept = held._replace(was_held=True)
         if self.disk is not None:
             kept = self.disk.hold(str(queue.origin), kept)
@@ -176,9 +177,9 @@ class HeldRequests:
 
     def first_leaving(self, queue: Queue) -> Held | None:
         """Return the one in *queue* that is next to leave, with its request; None if
-        there is none, or if the request can't be read from disk. Only one is read at a
-        time, since 100,000 that can't be read would take seconds: the engine asks for
-        the one after it."""
+        there is none, or if the request can't be read from disk. Then the engine has to
+        ask again for the one after it: 100,000 that can't be read would take
+        seconds."""
         held = queue.first_leaving()
         if held is None or held.request is not None or self.disk is None:
             return held
@@ -192,8 +193,8 @@ class HeldRequests:
         return read
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held*, of *queue*, has waited; if it was
-        released, until then."""
+        """Return for how many seconds *held*, of *queue*, has waited or, if it is
+        released, had waited until then."""
         until = queue.clock(self.now())
         if queue.has_leaving and not queue.fails:
             until = queue.released_at
@@ -201,7 +202,7 @@ class HeldRequests:
 
     def release(self, queue: Queue) -> None:
         """Let all of *queue* leave, since an answer came."""
-        queue.let_leave(None, self.now())
+        queue.let_leave(why=None, now=self.now())
         self._begin_anew(queue)
 
     def recall(self, queue: Queue) -> None:
@@ -223,7 +224,8 @@ class HeldRequests:
             self.disk.forget_release(str(queue.origin))
 
     def leave_first(self, queue: Queue, held: Held) -> None:
-        """Remove *held*, which is next to leave, from *queue*."""
+        """Remove *held*, which is next to leave, from *queue*. Note that it has left,
+        and for how long it waited."""
         waited = self.waited(queue, held)
         queue.longest = max(queue.longest, waited)
         queue.pop_first()
@@ -267,8 +269,8 @@ class HeldRequests:
     def peek(self, held: Held) -> Request | None:
         """Return the request of *held*; None if it can't be read now."""
         if held.request is None and self.disk is not None:
-            # What goes wrong here is not logged: disk.read() will, when the request
-            # leaves.
+            # What goes wrong here is not logged: disk.read() will log it, when the
+            # request leaves.
             with suppress(Exception):
                 return self.disk.load(held)
         return held.request
@@ -351,7 +353,8 @@ class Releases:
         """Queues that had their turn in this round."""
         self._last_turn = 0
         """The number of the last turn given."""
-        self._ended = False
+        self._has_ended = False
+        """Whether no more requests leave, since the spider closes."""
         self.ready: deque[Request] = deque()
         """Requests that leave next, whatever their download slot: they fail, or needn't
         wait any more."""
@@ -369,11 +372,11 @@ class Releases:
 
     def may_leave(self) -> bool:
         """Whether a request may leave now: it fails, or its download slot has room."""
-        return any(self._has_room(turn.queue) for turn in self.turns)
+        return any(self._may_next_leave(turn.queue) for turn in self.turns)
 
-    def _has_room(self, queue: Queue) -> bool:
-        """Whether the next of *queue* may leave now, as far as is known without reading
-        it from disk."""
+    def _may_next_leave(self, queue: Queue) -> bool:
+        """Whether the next of *queue* may leave now. If it is on disk, it isn't read to
+        find out: then it may."""
         held = queue.first_leaving()
         if held is None:
             return False
@@ -386,7 +389,7 @@ class Releases:
         """Let those in *queue* leave. If there is a reason *why*, they are given up;
         otherwise they are released. *before*: only those that came until then, in
         seconds of the queue's clock."""
-        if self._ended:
+        if self._has_ended:
             return
         if why is None:
             self._held.release(queue)
@@ -407,13 +410,13 @@ class Releases:
 
     def end(self) -> None:
         """Let no more requests leave: the spider closes."""
-        self._ended = True
+        self._has_ended = True
         self.turns.clear()
         self._had_turn.clear()
 
     def next(self) -> Request | None:
-        """Return the next request to leave, for which a download slot is free; None if
-        there is none now."""
+        """Return the next request to leave: one that is ready, or whose download slot
+        has room; None if there is none now."""
         if self.ready:
             return self.ready.popleft()
         request = None
@@ -431,8 +434,8 @@ class Releases:
         return request
 
     def _end_round(self) -> None:
-        """End the round: a request leaves, or no turns are left. Those that had their
-        turn get one in the next round, if more of them may leave."""
+        """End the round: a request leaves, or no turns are left. Queues that had their
+        turn get one in the next round, if they have more requests that may leave."""
         had_turn = self._had_turn
         self._had_turn = []
         for queue in had_turn:
@@ -443,7 +446,7 @@ class Releases:
                 self._finished(queue)
 
     def let_one_leave(self, queue: Queue) -> None:
-        """Let the next of *queue* leave out of turn. None of *queue* is held."""
+        """Let the next of *queue*, of which none is held, leave out of turn."""
         request = self._take_turn(queue)
         if request is not None:
             self.make_ready(request)
@@ -457,8 +460,8 @@ class Releases:
             self._held.leave_first(queue, held)
             self._give_up(queue, held)
             return held.request
-        is_old = self._held.now() >= queue.good_until
-        if is_old and self._refetch_if_stale(queue, held.request):
+        is_answer_old = self._held.now() >= queue.good_until
+        if is_answer_old and self._refetch_if_stale(queue, held.request):
             return None
         slots = self._engine.slots
         request = held.request
@@ -488,8 +491,8 @@ class Releases:
             )
 
     def _give_turn(self, queue: Queue) -> None:
-        """Give *queue* a turn: after those with more urgent requests, and after earlier
-        ones."""
+        """Give *queue* a turn: after the turns for more urgent requests, and after
+        earlier turns for equally urgent ones."""
         queue.has_turn = True
         self._last_turn += 1
         urgency = 0
@@ -523,7 +526,8 @@ class Releases:
 
 
 class _Turn(NamedTuple):
-    """Turns are sorted as they come: urgent ones first, then early ones."""
+    """A queue's turn. Turns are sorted as they come: urgent ones first, then early
+    ones."""
 
     urgency: int
     """Of the next request to leave: its negated priority."""

@@ -57,18 +57,18 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# The most requests held of a scheduler that isn't Scrapy's, without a JOBDIR. Such a
-# scheduler may be shared with other processes, which can crawl the others meanwhile.
+# At most so many requests are held if the scheduler isn't Scrapy's, and there is no
+# JOBDIR: other processes may share the scheduler, and can crawl the others meanwhile.
 _MOST_SHARED = 1000
 # How many of an origin's URLs at the gate are compared when its robots.txt changes: a
 # sample is enough to say in the log whether the change matters.
 _SAMPLE = 20
 # Seconds between log lines about what is held: one a minute doesn't drown others.
 _TELL_SECONDS = 60.0
-# Seconds by which the next such line is late in an idle crawl, which has one of its own
-# every minute.
+# In an idle crawl, the gate has such a line logged every minute. The alarm (_reports),
+# which rings for the others, is set so many seconds later, so as not to double it.
 _IDLE_SECONDS = 10.0
-# What happens to origins, and what Limiter (engine/log.py) says of the number of these.
+# Events, and what Limiter (engine/log.py) calls the origins whose number it logs.
 _EVENTS = {
     "slow": "origins that are slow to answer",
     "unreachable": "origins with an unreachable robots.txt",
@@ -76,7 +76,7 @@ _EVENTS = {
     "released": "origins whose requests were released",
 }
 # How many origins a line about all of them names: those with the most held requests.
-_NAMED = 3
+_NAMED_ORIGINS = 3
 
 
 class Holding(WaitingRoom):
@@ -94,14 +94,14 @@ class Holding(WaitingRoom):
         self._limits = origins.flights.limits
         self._max_wait = context.settings.hold_max_wait
         self.held = HeldRequests(context, origins)
-        """The requests at the gate, also those that only wait."""
+        """The requests at the gate, also those that only wait (hold.py)."""
         self.releases = Releases(
             context,
             self.held,
             self.refetch_if_stale,
             self.finished,
         )
-        """Those of them that may leave, or are about to."""
+        """The requests at the gate that may leave, or are about to."""
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
         self._told_idle_at = -math.inf
@@ -113,7 +113,7 @@ class Holding(WaitingRoom):
         """The file under JOBDIR; None without a JOBDIR. While it is open, it is
         ``held.disk`` too."""
         self.closing = False
-        """The spider closes: nothing leaves the gate any more."""
+        """Whether the spider closes; then nothing leaves the gate any more."""
         origins.flights.serve(self)
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -189,6 +189,7 @@ class Holding(WaitingRoom):
         # first, and may take the last room.
         queue.is_answered = True
         self._hold_waiting(queue, state)
+        # If its time ends before another attempt may be made, it is given up at once.
         seconds_left = self._max_wait - (waited or 0.0)
         if seconds_left < self._seconds_until_last_attempt(queue):
             self._give_up(queue)
@@ -227,7 +228,7 @@ class Holding(WaitingRoom):
     # Steps (origins/queue.py) that are due
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due for *queue*. (``Flights`` does the others itself.)"""
+        """Do *step*, due for *queue*. (``Flights`` does the others itself.)"""
         match step:
             case Step.ASK:
                 self._ask_again(queue)
@@ -250,7 +251,7 @@ class Holding(WaitingRoom):
             return
         self._hold_if_room(queue)
         if queue.lateness is Lateness.VERY_LATE:
-            self.log.held(queue, "slow")
+            self.log.begin(queue, "slow")
             self._drop_waiting(queue, Drop("too many of its requests are held"))
         self._engine.wake()
 
@@ -286,8 +287,8 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # the middleware drops them, or lets them pass
 
     def _count_unanswered(self, queue: Queue) -> None:
-        """Count those in *queue* that were held for want of a first answer, and now are
-        since it was a failure."""
+        """Count those in *queue* that were held for want of a first answer: now this
+        has come, and was a failure."""
         if queue.unanswered:
             self._count("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
@@ -300,7 +301,7 @@ class Holding(WaitingRoom):
             self._give_up(queue)
             self._engine.wake()
         else:
-            self.releases.add(queue)  # none is left: its turn ends with finished()
+            self.releases.add(queue)  # none is left: its turn will call finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
         """Give up those in *queue*: after a misconfiguration or a bug, retrying can't
@@ -314,7 +315,7 @@ class Holding(WaitingRoom):
         self._hold_if_room(queue)
         if queue.count:
             self._table.pin(state.origin)
-            self.log.held(queue, "unreachable")
+            self.log.begin(queue, "unreachable")
         self._drop_waiting(queue, Drop.of(state))
 
     def _drop_waiting(self, queue: Queue, drop: Drop) -> None:
@@ -327,7 +328,7 @@ class Holding(WaitingRoom):
             waited = max(0.0, now - held.since)
             if self.handing_back.hand_back(held.request, waited):
                 continue
-            self.log.full(queue.origin)
+            self.log.warn_full(queue.origin)
             self.releases.make_ready(held.request, drop_for_room)
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
@@ -376,7 +377,8 @@ class Holding(WaitingRoom):
 
     def _ask_or_give_up(self, queue: Queue) -> None:
         """Make a last attempt for the requests in *queue* whose time is over, if the
-        attempt before was long ago. Give them up if not, or if a fetch is under way."""
+        attempt before was long enough ago, and no fetch is under way. Otherwise give
+        them up."""
         now = queue.clock(self.held.now())
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
@@ -431,12 +433,12 @@ class Holding(WaitingRoom):
     # What the log says of all that is held
 
     def _tell_in_time(self, _: str) -> None:
-        """Log what is held, as the alarm asks for every minute."""
+        """Log what is held, since the alarm rings, as it does every minute."""
         self.tell()
 
     def tell(self, *, idle: bool = False) -> None:
-        """Log what is held, every minute, and at once if the crawl has become
-        *idle*."""
+        """Log what is held. *idle*: the crawl can only wait; then this is logged at
+        once, but at most every minute."""
         now = time.monotonic()
         queues = []
         for queue in self.held.queues.values():
@@ -489,7 +491,7 @@ class Holding(WaitingRoom):
         if directory:
             return self._upkeep.begin()
         if engine.scheduler_is_foreign:
-            # Such a scheduler can have the others back, and a kill should lose little.
+            # Such a scheduler can have the rest back, and a kill should lose little.
             self.held.hold_at_most(_MOST_SHARED)
         return None
 
@@ -552,9 +554,9 @@ class HoldLog:
             self._limiters[event] = Limiter(logger, origins)
         self._told_full = False
 
-    def held(self, queue: Queue, why: str) -> None:
+    def begin(self, queue: Queue, why: str) -> None:
         """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or
-        "unreachable". Each is logged once; "slow" isn't after "unreachable"."""
+        "unreachable". Each reason is logged once; "slow" not after "unreachable"."""
         if queue.logged_as not in (why, "unreachable"):
             queue.logged_as = why
             message = (
@@ -588,13 +590,13 @@ class HoldLog:
             )
 
     def _tell(self, event: str, queue: Queue, message: str, **values: object) -> None:
-        """Log *message* about an *event* of ``_EVENTS``: for the first origins at INFO
-        level."""
+        """Log *message* about an *event* of ``_EVENTS``, at INFO level only for the
+        first origins."""
         values["origin"] = queue.origin
         values["seconds"] = queue.longest
         self._limiters[event].log(message, values, self._context.spider)
 
-    def full(self, origin: Origin) -> None:
+    def warn_full(self, origin: Origin) -> None:
         """Warn once that requests are dropped because too many are held."""
         if not self._told_full:
             self._told_full = True
@@ -617,7 +619,7 @@ class HoldLog:
         a robots.txt is made, and when the first requests are given up. *idle*: the
         crawl can only wait."""
         total = sum(queue.count for queue in queues)
-        named = nlargest(_NAMED, queues, key=attrgetter("count"))
+        named = nlargest(_NAMED_ORIGINS, queues, key=attrgetter("count"))
         unnamed_count = total
         parts = []
         for queue in named:
