@@ -1,6 +1,6 @@
 """What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error,
 without a traceback. On a terminal, lines break between words; elsewhere they stay whole, so that
-``grep`` finds them. No Scrapy."""
+``grep`` finds them. Imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _RED = "31"
 _YELLOW = "33"
 _CYAN = "36"
 
-# Of a verdict that begins a line.
+# The colour of a verdict that begins a line.
 _COLOUR_OF_VERDICT = {"allowed": _GREEN, "disallowed": _RED, "unreachable": _YELLOW}
 
-# Of the severity of a finding (inspection/findings.py), within a line.
+# The colour of the severity of a finding (inspection/findings.py), within a line.
 _COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# Columns: so much more than its beginning, the rest of a line is indented that is broken.
+# If a line is broken, its rest is indented by so many columns more than its beginning.
 _HANGING_INDENT = 4
 
 
 class ExitStatus(IntEnum):
-    """The exit status (docs/command.md). The order of the lines counts, not the numbers: the gravest is
-    the last."""
+    """The exit status (docs/command.md). The statuses stand in the order of their gravity, the gravest
+    last; their numbers don't tell it."""
 
     GOOD = 0
     """Nothing to report."""
@@ -110,7 +110,7 @@ def usage_error(error: WrongUsage, program: str) -> str:
     """Return the message of *error* for ``argparse``, which prints it after *program*."""
     start = f"{program}: error: "
     line = start + clean(str(error))
-    # Lines break where they have to with the start, which argparse adds.
+    # argparse puts the start before the message, so the line is broken with the start in it.
     if sys.stderr is not None:
         line = fitted(line, sys.stderr)
     return line.removeprefix(start)
@@ -120,11 +120,12 @@ def wrapped(text: str, columns: int) -> list[str]:
     """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
     longer stays whole."""
     indent_of_text = len(text) - len(text.lstrip(" "))
+    # On a narrow terminal, at least half of the columns are left for words.
     indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)
     indent = "".ljust(indent_width)
     lines = [""]
-    width = 0  # of the last of the lines, in columns
-    end = 0  # of the last word, in *text*
+    width = 0  # columns of the last of the lines
+    end = 0  # where the last word ends in *text*
     for match in _WORD.finditer(text):
         word = text[end : match.end()]  # with the blanks before it
         end = match.end()
@@ -176,7 +177,7 @@ class Output:
         """Print a line for people; nothing if programs read the output.
 
         :param cells: stand side by side; a verdict in the first one is coloured
-        :param severity: a word in the line to colour, which stands before a colon
+        :param severity: the severity that the line names before a colon, to colour it; "" for none
         """
         if self.is_for_programs:
             return
@@ -194,8 +195,8 @@ class Output:
         self._write(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
-        """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or
-        *cells* as a line for people."""
+        """Print *data* as a line of JSON, in ASCII, which survives every terminal and pipe; without
+        ``--json``, *cells* as a line for people."""
         if self._json:
             line = json.dumps(data)
             self._write(self._stream.write, line + "\n")
@@ -203,10 +204,10 @@ class Output:
             self.line(*cells)
 
     def put_all(self, data: dict[str, Any], *names: str, **words: list[str]) -> None:
-        """Print *data* as a line for programs; for people, as a block of lines.
+        """Print *data* as a line of JSON; for people, as a block of lines.
 
         :param names: the fields that make up the first line; each of the others has lines of its own
-        :param words: what people are shown in place of a field's value, a line each
+        :param words: by the name of a field, the lines that people are shown in place of its value
         """
         first_cells = [data[name] for name in names]
         self.put(data, *first_cells)
@@ -229,7 +230,8 @@ class Output:
         self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* before anything else is printed."""
+        """Print *data* as it is. Only before any line is printed: it would overtake lines that still
+        wait in the buffer for texts."""
         self._write(self._stream.buffer.write, data)
 
     def flush(self) -> None:
@@ -247,10 +249,11 @@ class Output:
 
 
 def _is_reader_gone(error: OSError) -> bool:
-    """Return whether writing failed since whoever read the output has ended, like ``head`` when it has
-    seen enough."""
+    """Return whether writing failed because the program that reads the output has ended, like ``head``
+    when it has seen enough."""
     if error.errno == errno.EPIPE:
         return True
+    # Windows has this number for it.
     return os.name == "nt" and error.errno == errno.EINVAL
 
 

@@ -1,6 +1,7 @@
-"""Pages and sitemaps, fetched if robots.txt allows it: ``scrapy robots --page URL``, what pages say
-about themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
-11); ``--sitemaps URL``, what a robots.txt lists, as a tree (section 9), and how much it forbids."""
+"""Pages and sitemaps, which are fetched if robots.txt allows it. ``scrapy robots --page URL`` prints
+what pages say about themselves (REP.md section 10). ``--usage URL`` prints how they may be used, and
+who says so (section 11). ``--sitemaps URL`` prints the tree of sitemaps that a robots.txt lists
+(section 9), and how many of their URLs are forbidden."""
 
 from __future__ import annotations
 
@@ -54,9 +55,9 @@ class _FetchedPage(NamedTuple):
     chain: Chain
     """The crawler's product tokens, most specific first."""
     page: PageOrError
-    """The last response, after redirects."""
+    """The last response, after redirects; or why there is none."""
     fields: dict[str, Any]
-    """What ``--json`` prints about the page with each of the options."""
+    """What ``--json`` prints about the page with ``--page`` as well as ``--usage``."""
 
 
 async def _fetch_pages(
@@ -81,11 +82,11 @@ class _PageFetcher:
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._responses: dict[str, Response] = {}
-        """Those so far, by URL."""
+        """The responses so far, by URL."""
 
     async def follow(self, request: Request, chain: Chain) -> PageOrError:
-        """Return the page to which redirects of *request* lead, as far as robots.txt lets the crawler
-        *chain* follow them."""
+        """Follow the redirects of *request*, and return the last page, or why there is none. Each
+        request must be allowed to the crawler *chain* by robots.txt."""
 
         async def get(request: Request) -> Response:
             await self._lookup.check(request, chain)
@@ -100,7 +101,7 @@ class _PageFetcher:
 
 
 def _page_fields(url: str, chain: Chain, page: PageOrError | None) -> dict[str, Any]:
-    """Return what ``--json`` prints about a page with each of the options.
+    """Return what ``--json`` prints about a page with ``--page`` as well as ``--usage``.
 
     :param page: None for a file, which has no status and no URL
     """
@@ -269,18 +270,19 @@ def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
 
 # -- sitemaps --------------------------------------------------------------------------------
 
-# Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
+# Sitemaps may be on any host, and list URLs of any. Only this many origins are contacted
+# (SECURITY.md).
 _MAX_CONTACTED_ORIGINS = 100
 
-# An origin has many spellings (upper case, a port), so its URLs have many prefixes. The
-# judges (_judge_of()) of this many prefixes are remembered; with more, all are forgotten,
-# and the memory fills anew.
+# A prefix is the scheme, host and port of a URL as it spells them: those of one origin may differ, in
+# upper case or by a needless port. What decides about URLs (a _Judge) is remembered for this many
+# prefixes; with more, all are forgotten, and the memory fills anew.
 _MAX_PREFIXES = 10_000
 
-# Of the rules that forbid something, those that forbid the most URLs are named: this many.
+# Only this many rules are named: those that forbid the most URLs.
 _MAX_NAMED_RULES = 10
 
-# Columns of each of the two counts in front of a line: nine digits with their commas.
+# Columns of each of the two counts in front of a line: enough for 99,999,999.
 _COUNT_WIDTH = 10
 
 
@@ -289,7 +291,7 @@ class _RulePlace(NamedTuple):
 
     robots_url: str
     line: int
-    """0: no line forbids, but a setting, of which :attr:`rule` is the description."""
+    """0 if no line forbids, but a setting, which :attr:`rule` then describes."""
     rule: str
 
 
@@ -302,7 +304,7 @@ class Sitemap:
     listed_in: str
     """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
-    """1 for a sitemap that robots.txt lists, 2 for one that such an index lists, and so on."""
+    """1 for a sitemap that robots.txt lists, 2 for one that an index of depth 1 lists, and so on."""
     kind: str | None = None
     """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
@@ -314,11 +316,11 @@ class Sitemap:
     urls: int = 0
     """How many URLs of pages it lists."""
     forbidden: int = 0
-    """How many of the URLs robots.txt forbids: that of their own host."""
+    """How many of the URLs are forbidden by the robots.txt of their own host."""
     foreign: int = 0
     """How many allowed URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
     unjudged: int = 0
-    """How many of the URLs are on hosts whose robots.txt can't be fetched, or must not be contacted."""
+    """How many of the URLs can't be judged: their host's robots.txt can't be fetched, or must not be."""
     invalid: int = 0
     """How many entries have no URL."""
     broken: int = 0
@@ -356,7 +358,8 @@ class _Judge(NamedTuple):
     robots: RobotsFile
     rules: Rules
     refusal: Rule | None = None
-    """What forbids all URLs: a line that asks for too long a crawl delay or, as line 0, a setting."""
+    """What forbids all URLs: a line that asks for too long a crawl delay, or a setting (as line 0).
+    None if the rules decide."""
 
     def refused_by(self, url: str) -> Rule | None:
         """Return what forbids *url*; None if it is allowed."""
@@ -381,15 +384,17 @@ class _SitemapTree:
         self._contacted: set[Origin] = set()
         """Origins whose robots.txt was asked for."""
         self._judges: dict[str, _Judge | None] = {}
-        """By prefix (scheme, host and port of URLs). None: nothing can decide."""
+        """What decides about the URLs with a prefix (see _MAX_PREFIXES), by prefix; None if nothing
+        can."""
         self._listed: dict[str, set[str]] = {}
-        """By prefix: the sitemaps that the robots.txt there lists."""
+        """The sitemaps that the robots.txt of a prefix's origin lists, by prefix."""
         self._seen: set[str] = set()
         """The sitemaps that were fetched, or are being fetched."""
         self._total_urls = 0
         self._total_read = 0
         """How many sitemaps could be read."""
         self._total_by_rule: Counter[_RulePlace] = Counter()
+        """How many URLs each rule forbids."""
 
     async def show(self) -> None:
         """Print the whole tree; ``CommandError`` if robots.txt is unreachable."""
@@ -400,12 +405,12 @@ class _SitemapTree:
                 f"unreachable: {robots.facts.error}", ExitStatus.UNREACHABLE
             )
         urls = _sitemaps_in(robots, robots.facts.final_url or robots_url)
-        line = self._task.output.line
+        print_line = self._task.output.line
         heading = _count_cells("URLs", "forbidden")
-        line(*heading, f"for {in_words(self._chain)}")
+        print_line(*heading, f"for {in_words(self._chain)}")
         no_counts = _count_cells("", "")
         sitemap_count = counted(len(urls), "sitemap")
-        line(*no_counts, f"{robots_url}: {sitemap_count}")
+        print_line(*no_counts, f"{robots_url}: {sitemap_count}")
         await self._show_each(urls, robots_url, ())
         self._print_totals()
 
@@ -447,7 +452,7 @@ class _SitemapTree:
 
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't be had."""
-        # Several may list the same one, and an index may list itself. That is no error.
+        # Several indexes may list the same sitemap, and an index may list itself: this is no error.
         if sitemap.sitemap in self._seen:
             raise CommandError("listed above", ExitStatus.GOOD)
         if len(self._seen) >= self._lookup.settings.sitemap_max_files:
@@ -491,7 +496,7 @@ class _SitemapTree:
             if len(self._contacted) >= _MAX_CONTACTED_ORIGINS:
                 problem = f"not read: more than {_MAX_CONTACTED_ORIGINS} origins"
             else:
-                problem = await self._lookup.refuses(origin, self._origin)
+                problem = await self._lookup.why_refused(origin, self._origin)
             if problem:
                 raise CommandError(problem, ExitStatus.UNREACHABLE)
             self._contacted.add(origin)
@@ -505,8 +510,8 @@ class _SitemapTree:
             max_entries=settings.sitemap_max_urls,
             url=sitemap.final_url,
         )
-        # Percent-encodes URLs, as for requests. Of hosts that aren't ASCII, which take time, it takes only
-        # so many; with more, it raises ValueError, as for what is no URL.
+        # It percent-encodes URLs, as for requests. Hosts that aren't ASCII take time: after
+        # MAX_LISTED_IDN of them, it raises ValueError for further ones, as for what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):
@@ -518,7 +523,7 @@ class _SitemapTree:
                         children.append(_child_in(entry, encode))
                     else:
                         url, prefix = encode.page(entry.get("loc"))
-                        await self._count(sitemap, encode(url), prefix)
+                        await self._count_url(sitemap, encode(url), prefix)
                 except ValueError:
                     sitemap.invalid += 1
         if reader.kind is not None:
@@ -531,7 +536,7 @@ class _SitemapTree:
             return []
         return children
 
-    async def _count(self, sitemap: Sitemap, url: str, prefix: str) -> None:
+    async def _count_url(self, sitemap: Sitemap, url: str, prefix: str) -> None:
         """Add a URL that *sitemap* lists to its counts.
 
         :param url: as a crawl requests it
@@ -571,8 +576,8 @@ class _SitemapTree:
             own_domain = registrable_domain(self._origin.host)
             if domain is not None and domain == own_domain:
                 return True
-        # "strict", and what the other values don't decide: the URLs' own host has to list the sitemap, or
-        # an index that led to it.
+        # With "strict", and if the other values don't decide, the URLs' own host has to list the
+        # sitemap, or an index that led to it.
         if robots.outcome is not Outcome.RULES:
             return False
         if prefix not in self._listed:
@@ -634,21 +639,22 @@ class _SitemapTree:
 
     def _print_totals(self) -> None:
         """Print the counts of all sitemaps, and the rules that forbid the most of their URLs."""
-        line = self._task.output.line
+        print_line = self._task.output.line
         total_forbidden = sum(self._total_by_rule.values())
         counts = _count_cells(self._total_urls, total_forbidden)
         sitemaps_read = counted(self._total_read, "sitemap")
-        line(*counts, f"total in {sitemaps_read} that could be read")
+        print_line(*counts, f"total in {sitemaps_read} that could be read")
         for place, url_count in self._total_by_rule.most_common(_MAX_NAMED_RULES):
             where = place.robots_url
             if place.line:
                 where = f"line {place.line} of {where}"
             counts = _count_cells("", url_count)
-            line(*counts, f"by {where}: {place.rule}")
+            print_line(*counts, f"by {where}: {place.rule}")
 
 
 def _sitemaps_in(robots: RobotsFile, base: str) -> list[str]:
-    """Return the URLs of the sitemaps that *robots* lists, each once; an invalid one as it stands.
+    """Return the URLs of the sitemaps that *robots* lists, each once. An invalid URL is returned
+    as it stands.
 
     :param base: what relative URLs are relative to
     """

@@ -1,5 +1,5 @@
-"""What the actions of ``scrapy robots`` share: questions, files, the exit status. No Scrapy: what is
-fetched, :class:`~scrapy_rep.commands.crawl.CrawlTask` fetches."""
+"""What the actions of ``scrapy robots`` share: questions, files, the exit status. This module imports
+no Scrapy, and fetches nothing: :class:`~scrapy_rep.commands.crawl.CrawlTask` does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
 
 STDIN = "-"
-"""As a name, among the arguments or of an option: standard input."""
+"""The argument, or the value of an option, that means standard input."""
 
 READ_BYTES = MAX_ROBOTS_BYTES + 1
 """How much of a robots.txt file is read: what counts, and a byte more, which tells whether the last
@@ -48,7 +48,7 @@ _MAX_INPUT_LINE = 65_536
 # Bytes: standard input is given up at a line this long, which may have no end (/dev/zero).
 _MAX_READ_LINE = 16 * 1024 * 1024
 
-# A path alone is put after this to read it as a URL. Only the path counts: it goes to no host.
+# Put before a path alone, this makes a URL of it. Nothing is sent to this host.
 _ANY_SITE = "http://host.invalid"
 
 _NOT_UTF8 = "not UTF-8: {!r}"
@@ -57,7 +57,7 @@ _NOT_UTF8 = "not UTF-8: {!r}"
 # "www.example.com:8080/".
 _ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
 
-# What looks like a site's address by the pattern above, but ends as names of files do.
+# Endings of file names, such as "robots.txt", which the pattern above takes for a site's address.
 _FILE_NAME = re.compile(
     r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z"
 )
@@ -133,16 +133,18 @@ class Task:
         return self.named or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own: ``CrawlTask`` can, without Scrapy it is ``WrongUsage``."""
+        """Run *job* in a crawl of its own. Only ``CrawlTask`` can: without Scrapy, this is
+        ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"
         )
 
     @contextmanager
     def reporting_errors(self, where: str = "") -> Iterator[None]:
-        """Complain about a ``CommandError`` that is raised within, and go on behind it.
+        """Complain about a ``CommandError`` that is raised in the ``with`` block, and go on after the
+        block.
 
-        :param where: goes before the message, such as the URL of a file
+        :param where: what the complaint begins with, such as the URL of a file
         """
         try:
             yield
@@ -151,9 +153,9 @@ class Task:
             self.statuses.add(error.status)
 
     def urls(self) -> Iterator[str]:
-        """Yield each URL that is given. Reads standard input, one URL a line, for the argument ``-``;
-        and if there are no arguments, unless standard input is a terminal, or is the file that an
-        option names."""
+        """Yield each URL that is given. For the argument ``-``, these are the lines of standard input.
+        It is also read without any arguments, unless it is a terminal, or an option names it as a
+        file."""
         files = [self.options.file]
         if self.options.compare is not None:
             files += self.options.compare
@@ -178,7 +180,7 @@ class Task:
         """Yield a question about each URL that is given. Complains about invalid ones.
 
         :param of_file: whether a file answers them, so that a path alone will do
-        :param needs_one: whether no URL at all is ``WrongUsage``
+        :param needs_one: whether it is ``WrongUsage`` to give no URL at all
         """
         has_urls = False
         for url in self.urls():
@@ -189,7 +191,7 @@ class Task:
             return
         if not (of_file and self.options.agents_known):
             raise WrongUsage("no URL given")
-        # --agents-known is also about a whole file: whether each crawler may fetch the home page.
+        # Without a URL, --agents-known asks of a file whether each crawler may fetch the home page.
         yield _question_about_file("/")
 
     def _lines_of_stdin(self) -> Iterator[str]:
@@ -216,10 +218,10 @@ class Task:
         names: Sequence[str],
         use: Callable[[RobotsFile], None],
     ) -> None:
-        """Call *use* with each file, then with the robots.txt of each origin. Complains about those
-        that can't be read.
+        """Call *use* with each file, then with the robots.txt of each URL's origin. Complains about
+        those that can't be read.
 
-        :param names: of files, or URLs whose origins are meant
+        :param names: names of files, and URLs
         """
         if list(names).count(STDIN) > 1:
             raise WrongUsage("standard input can be read only once")
@@ -242,7 +244,7 @@ class Task:
 
 
 def _is_input_piped() -> bool:
-    """Return whether standard input is something else than a terminal, or closed."""
+    """Return whether standard input is open, and no terminal."""
     return sys.stdin is not None and not sys.stdin.isatty()
 
 
@@ -297,7 +299,7 @@ def _question_about_file(url: str) -> Question:
         question = question_about(_ANY_SITE + url)
         # The first step names the URL that is requested: here, one that was made up.
         return Question(url, None, question.path, question.steps[1:])
-    if ":" not in url.partition("/")[0]:
+    if ":" not in url.partition("/")[0]:  # no scheme
         meant = _address_in(url) or f"/{url}"
         raise CommandError(f"neither a URL nor a path: {url!r}; did you mean {meant}?")
     return question_about(url)

@@ -1,6 +1,6 @@
-"""robots.txt files and what they say: ``scrapy robots URL…``, which line allows or forbids a URL
-(reasons come from inspection/explanation.py); ``--lint URL|FILE…``, likely mistakes, in files as they
-are now. No Scrapy."""
+"""What robots.txt files say. ``scrapy robots URL…`` prints which line allows or forbids a URL (the
+reasons come from inspection/explanation.py). ``--lint URL|FILE…`` prints likely mistakes in files, as
+they are now rather than in the cache. This module imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from scrapy_rep.protocol import Origin
 
 # Of the agents that a file names, only the first thousand are asked about: there may be a hundred
-# thousand, and the file is read once for each.
+# thousand, and the file is read once for each agent.
 _MAX_AGENTS = 1000
 
 # Columns of the first cell of each line: "unreachable" is the longest verdict.
 _VERDICT_WIDTH = len("unreachable")
 
-# Columns of two further cells, with --agents-known.
+# Columns of the two cells that --agents-known adds.
 _OPERATOR_WIDTH = max(len(crawler.operator) for crawler in KNOWN)
 _PURPOSE_WIDTH = max(len(crawler.purpose) for crawler in KNOWN)
 
@@ -72,7 +72,7 @@ _CSV_FIELDS = (
 
 def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
     """Return the agents *asked* about, those that files name, and ``*``, each once. If files name
-    too many, only the first count."""
+    too many, those behind the first thousand are left out."""
     names: dict[str, str] = {}  # as the files spell them, by their lower case
     for file in robots:
         for token in file.outline.tokens():
@@ -103,15 +103,14 @@ def asked_of(
         for crawler in KNOWN:
             chains.append(crawler.chain)
     if options.agents_of_file:
-        # Beside those that the files name, those that were asked for; never *default*.
+        # The agents that were asked for are added to those that the files name; *default* never is.
         asked_for = chains if options.agents_known else task.named
         chains = agents_of(files, asked_for)
     return list(dict.fromkeys(chains))
 
 
 def decide(task: Task) -> None:
-    """Print the verdict on each URL: what the command does without an option that asks for another
-    action."""
+    """Print the verdict on each URL. This is the action if no option asks for another one."""
     options = task.options
     output = task.output
     if options.csv:
@@ -122,15 +121,15 @@ def decide(task: Task) -> None:
         totals = _decide_by_file(task)
     if not totals:
         return
-    names_agents = task.named or options.agents_of_file or options.spider
+    is_agent_given = bool(task.named or options.agents_of_file or options.spider)
     if options.agents_known:
         output.line(f"# {_ABOUT_KNOWN}")
-    elif options.file is not None and not names_agents:
+    elif options.file is not None and not is_agent_given:
         output.line(f"# {_NO_AGENT}")
-    counts = []
+    parts = []
     for verdict in sorted(totals):
-        counts.append(f"{totals[verdict]:,} {verdict}")
-    line = ", ".join(counts)
+        parts.append(f"{totals[verdict]:,} {verdict}")
+    line = ", ".join(parts)
     output.line(f"# {line}")
 
 
@@ -151,14 +150,15 @@ class _Run(NamedTuple):
 
 
 def _decide_by_sites(task: Task) -> Counter[str]:
-    """Print the verdict of each URL's own robots.txt, in the order of the URLs, each as soon as all
-    before it are known. Return how often each verdict was given."""
+    """Print the verdict of each URL's own robots.txt. Verdicts come in the order of the URLs, each as
+    soon as it and all before it are known. Return how often each verdict was given."""
     totals: Counter[str] = Counter()
     runs: deque[_Run] = deque()
     for origin, questions in groupby(task.questions(), attrgetter("origin")):
         runs.append(_Run(origin, list(questions)))
     if not runs:
         return totals
+    # Of each origin: how many of its runs have not been printed yet.
     runs_left = Counter(run.origin for run in runs)
 
     async def job(lookup: Lookup) -> None:
@@ -168,11 +168,12 @@ def _decide_by_sites(task: Task) -> Counter[str]:
             files[fetched_origin] = robots
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
-            # Origins come in the order of their first runs, but there may be other runs between.
+            # Files come in the order of their origins' first runs. After one of these, there may be
+            # further runs of origins whose files came before.
             while runs and runs[0].origin in files:
                 origin, questions = runs.popleft()
-                counts = _print_verdicts(task, files[origin], agents, questions)
-                totals.update(counts)
+                totals_of_run = _print_verdicts(task, files[origin], agents, questions)
+                totals.update(totals_of_run)
                 runs_left[origin] -= 1
                 if runs_left[origin] == 0:
                     del files[origin]
@@ -188,8 +189,8 @@ def _print_verdicts(
     agents: list[Chain],
     questions: Iterable[Question],
 ) -> Counter[str]:
-    """Print what *robots* says about URLs to each agent; with ``--show``, then the file itself. Return
-    how often it gives each verdict."""
+    """Print what *robots* says about URLs to each agent; with ``--show``, print the file itself below.
+    Return how often the file gives each verdict."""
     totals: Counter[str] = Counter()
     decisive_lines: dict[int, _DecisiveLine] = {}
     agents = asked_of(task, [robots], agents)
@@ -310,8 +311,8 @@ def _print_file(
     robots: RobotsFile,
     decisive_lines: dict[int, _DecisiveLine],
 ) -> None:
-    """Print a file for ``--show``: each line with its number, those that decided marked, with the
-    verdict and the URLs behind them."""
+    """Print a file for ``--show``, each line with its number. The lines that decided are marked, and
+    followed by the verdict and the URLs that they decided about."""
     for number, row in enumerate(rows(cut(robots.body).rstrip(b"\r\n")), 1):
         text = row.decode("utf-8", "backslashreplace").expandtabs()
         mark = " "
@@ -331,10 +332,11 @@ def lint(task: Task) -> None:
     """Carry out ``--lint``: print the likely mistakes in each file, or in each URL's robots.txt."""
     if not task.arguments:
         raise WrongUsage("--lint needs a URL, a file, or - for standard input")
-    least = SEVERITIES.index(task.options.fail_on or NOTE)
-    failing_severities = SEVERITIES[: least + 1]  # SEVERITIES begins with the gravest
+    # SEVERITIES begins with the gravest. The last one that counts is that of --fail-on.
+    last_failing = SEVERITIES.index(task.options.fail_on or NOTE)
+    failing_severities = SEVERITIES[: last_failing + 1]
 
-    def show(robots: RobotsFile) -> None:
+    def lint_file(robots: RobotsFile) -> None:
         name = str(robots.facts.file)
         findings = _findings_about(robots)
         if any(item.severity in failing_severities for item in findings):
@@ -342,7 +344,7 @@ def lint(task: Task) -> None:
         print_findings(task.output, STDIN_IN_WORDS if name == STDIN else name, findings)
         task.output.flush()
 
-    task.read_each(task.arguments, show)
+    task.read_each(task.arguments, lint_file)
 
 
 def _findings_about(robots: RobotsFile) -> list[Finding]:

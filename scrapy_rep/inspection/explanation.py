@@ -1,4 +1,4 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock."""
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) It needs no Scrapy, no I/O and no clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from scrapy_rep.text import counted, iso
 
 STDIN_IN_WORDS = "standard input"
 
-# How the command names standard input among its arguments: commands/task.py, which imports this module.
+# The argument that means standard input, as in commands/task.py, which can't be imported here: it
+# imports this module.
 _STDIN = "-"
 
 
@@ -62,11 +63,11 @@ class Facts:
     final_url: str | None = None
     """Where the redirects led."""
     fetched_at: float | None = None
-    """When the answer came, or the copy that still applies."""
+    """When the answer came, or the earlier answer whose copy still applies."""
     fresh_until: float | None = None
-    """When it is fetched again, if it is needed."""
+    """Until when it is used without being fetched again."""
     from_cache: bool = False
-    """Whether nothing was asked just now."""
+    """Whether nothing was fetched just now, since the cache had an answer."""
     stale: bool = False
     """Whether robots.txt is unreachable now, so that the copy of an earlier answer applies."""
     error: str | None = None
@@ -111,8 +112,8 @@ class Explanation:
         rule = self.decision.rule
         if self.allowed or rule is None:
             return False
-        # A rule without a pattern forbids nothing, so this one stands for the line with the delay: it is
-        # made in pace.py.
+        # No rule of a file forbids without a pattern: only the one that pace.py makes does, to stand for
+        # the line with the delay.
         return not rule.pattern
 
     @property
@@ -202,7 +203,7 @@ class Explanation:
         return sentences
 
     def _about_group(self) -> list[str]:
-        """Return a sentence about the group that applied, and why none before it did."""
+        """Return a sentence about the group that applied, and why no group of an earlier token did."""
         token = self.decision.agent
         if token is None:
             return [_sentence(self.reason)]
@@ -345,7 +346,8 @@ _FORBIDDEN_WITHOUT_RULE = Decision(False, None, None)
 
 @dataclass(frozen=True)
 class RobotsFile:
-    """A robots.txt, and what its origin or the project's settings make of it. Explains URLs."""
+    """A robots.txt, and what its origin or the project's settings make of it. Explains the verdicts on
+    URLs."""
 
     outcome: Outcome
     body: bytes = b""
@@ -379,7 +381,7 @@ class RobotsFile:
 
     @cached_property
     def sha256(self) -> str | None:
-        """The hash of the body, cut to size; None if there is no body."""
+        """The hash of :attr:`body`; None if there is no file."""
         if self.outcome is not Outcome.RULES:
             return None
         return sha256(self.body).hexdigest()
@@ -399,7 +401,7 @@ class RobotsFile:
         max_delay: float | None = None,
         steps: Sequence[tuple[str, str]] = (),
     ) -> Explanation:
-        """Return what this file means for *url*.
+        """Return the verdict of this file on *url*, with the reasons.
 
         :param path: the part of the URL that is compared
         :param chain: the crawler's tokens, most specific first

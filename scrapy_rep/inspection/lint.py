@@ -60,8 +60,8 @@ def lint(
     robots_url: str | None = None,
     also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
-    """Return what there is to say about *body*: one finding of each kind, with all its lines, in the
-    order of their first lines.
+    """Return what there is to say about *body*, in the order of lines. Findings of one kind on the same
+    topic are put together: they are one finding with several lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host
@@ -81,7 +81,7 @@ def every_finding(
     robots_url: str | None = None,
     also: Sequence[LintCheck] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each line, in no order. Arguments as for :func:`lint`."""
+    """Yield all findings, one by one and in no order. The arguments are those of :func:`lint`."""
     kept = cut(body)
     outline = Outline.of(kept)
     yield from _file(body, kept, outline)
@@ -129,7 +129,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
-        # The first byte that doesn't count: the line that has it doesn't count either.
+        # The line with the first byte that doesn't count doesn't count as a whole.
         first_line = len(rows(body[: MAX_BYTES + 1]))
         yield finding(first_line, "beyond-limit", limit=MAX_BYTES)
 
@@ -181,8 +181,8 @@ _MIN_LINES_OF_PAGE = 3
 # How similar a name has to be to a field's, from 0 to 1 as difflib counts, to be a misspelling of it.
 _CLOSE = 0.75
 
-# The same for the first words of a line without a colon. A sentence begins with a word like "all" more
-# often than with a misspelt field, so this is stricter.
+# How similar the first words of a line without a colon have to be. The line may be a sentence, whose
+# first word happens to resemble a field ("all", allow), so this is stricter.
 _VERY_CLOSE = 0.85
 
 # For this many lines of a file, we look for the field that may have been meant: 0.1 ms for each.
@@ -340,7 +340,8 @@ def _comment_in_rule(
     content: str,
     value: str,
 ) -> Iterator[Finding]:
-    """Yield a ``#`` that stands where a path goes on. Comments have a blank before or behind them.
+    """Yield a ``#`` that stands where a path goes on. The ``#`` of a comment has a blank before or behind
+    it.
 
     :param text: the line
     :param content: the line without a comment
@@ -420,7 +421,8 @@ def _unknown_field(number: int, name: str, *, may_guess: bool) -> Iterator[Findi
 
 
 def _closest(name: str, closeness: float) -> str | None:
-    """Return the field whose name is most like *name*; None if none is as close as that."""
+    """Return the field whose name is most like *name*; None if none reaches *closeness* (see
+    _CLOSE)."""
     compared = name.lower()[:_MAX_COMPARED_NAME]
     fields = get_close_matches(compared, FIELDS, 1, closeness)
     return fields[0] if fields else None
@@ -461,19 +463,19 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 
 def _groups(outline: Outline) -> Iterator[Finding]:
     """Yield what is wrong with agents, agents with several groups, and rules without effect."""
-    first_of: dict[str, _FirstGroup] = {}
-    rules_by_agents: dict[frozenset[str], list[RuleLine]] = {}  # by their tokens
+    first_groups: dict[str, _FirstGroup] = {}  # by the token of the agent
+    rules_by_tokens: dict[frozenset[str], list[RuleLine]] = {}
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
             group_and_line = _FirstGroup(group, agent.line)
-            first = first_of.setdefault(agent.token, group_and_line)
+            first = first_groups.setdefault(agent.token, group_and_line)
             if agent.token and first.group is not group:
                 name = shortened(agent.value)
                 yield finding(agent.line, "split-group", agent=name, line=first.line)
         # Groups with the same agents are one group to the parser.
         tokens = frozenset(agent.token for agent in group.agents)
-        merged_rules = rules_by_agents.setdefault(tokens, [])
+        merged_rules = rules_by_tokens.setdefault(tokens, [])
         merged_rules += group.rules
         first_spelling: dict[str, RuleLine] = {}
         for rule in group.rules:
@@ -481,7 +483,7 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             lower_case = rule.pattern.lower()
             first_rule = first_spelling.setdefault(lower_case, rule)
             yield from _differs_in_case(rule, first_rule)
-    for rules in rules_by_agents.values():
+    for rules in rules_by_tokens.values():
         yield from _never_decide(rules)
 
 
@@ -490,11 +492,11 @@ class _FirstGroup(NamedTuple):
 
     group: Group
     line: int
-    """The user-agent line that does."""
+    """The number of the user-agent line that names it."""
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Yield what is wrong with the pattern of a rule: the first thing that is."""
+    """Yield what is wrong with the pattern of a rule. A grave mistake hides the lesser ones."""
     number = line.rule.line
     pattern = line.pattern
     written = line.rule.pattern
@@ -511,8 +513,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         yield finding(number, "rules-joined", path=quoted(paths[0]))
         return
     if BLANK.search(written):
-        # An allow of an index page, as in "/my index.html", also allows its directory. It matches that
-        # unless the directory's name has the blank.
+        # An allow of an index page, as in "/my index.html", also allows its directory. So it matches
+        # something, unless the blank is in the directory's name.
         allows_directory = line.rule.allow and is_index(pattern)
         if not allows_directory or BLANK.search(directory_of(pattern)):
             yield finding(number, "blank-in-rule", fix=_without_blank(written))
@@ -563,8 +565,8 @@ def _differs_in_case(line: RuleLine, first: RuleLine) -> Iterator[Finding]:
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
-    """Yield rules of a group that lose to another one whatever the URL. Only what can be proven: the
-    other one matches exactly the same paths, and wins."""
+    """Yield rules of a group that lose to another one whatever the URL. They are only those for which
+    this can be proven: the other rule matches exactly the same paths, and wins."""
     winners: dict[Paths, RuleLine] = {}
     for line in sorted(rules, key=_rank):
         if not can_match(line.pattern):
@@ -582,7 +584,7 @@ def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
 
 
 def _rank(line: RuleLine) -> tuple[int, bool]:
-    """A key to sort rules by, as the matcher ranks them: the longest first, then an allow. Of equals, the
+    """Return a key to sort rules by, as the matcher ranks them: the longest first, then an allow. Of equals, the
     first in the file stays first."""
     return -len(line.pattern), not line.rule.allow
 

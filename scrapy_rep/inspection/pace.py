@@ -17,7 +17,7 @@ def too_slow(
     max_delay: float | None,
 ) -> Decision | None:
     """Return the decision against all URLs of an origin that asks for too long a delay between two
-    requests; None if it doesn't. The decision's rule is the line that asks.
+    requests; None if it doesn't. The decision's rule stands for the line that asks, and has no pattern.
 
     :param chain: the crawler's tokens, most specific first
     :param obey_global: whether the crawler obeys the ``*`` group if no group names it
