@@ -1,6 +1,6 @@
-"""``scrapy robots --compare OLD NEW [URL…]``: what changes from one robots.txt to another.
-With URLs, these are verdicts; without any, the lines that mean something to a crawler.
-This module imports no Scrapy."""
+"""``scrapy robots --compare OLD NEW [URL…]``: what changes from one robots.txt to
+another. With URLs, these are verdicts; without any, the lines that mean something to a
+crawler. This module imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def compare(task: Task) -> None:
 
 
 def _file_of(name: str) -> str:
-    """Return what ``facts.file`` is for an argument of ``--compare``: the name of a file is
-    itself; for a URL, it is the URL of its site's robots.txt."""
+    """Return what ``facts.file`` is for an argument of ``--compare``: the name of a
+    file is itself; for a URL, it is the URL of its site's robots.txt."""
     return origin_of_url(name).robots_url if "://" in name else name
 
 
@@ -86,8 +86,8 @@ class _Verdicts:
         self._old = old
         self._new = new
         self._url_counts: dict[Chain, Counter[str]] = {}
-        """Of each agent: how many URLs have each change of verdict, which is a text such as
-        "allowed -> disallowed"."""
+        """Of each agent: how many URLs have each change of verdict, which is a text
+        such as "allowed -> disallowed"."""
         for chain in agents:
             self._url_counts[chain] = Counter()
         self.url_count = 0
@@ -132,8 +132,8 @@ class _Verdicts:
         )
 
     def summarise(self) -> None:
-        """Print how many verdicts change for each agent. Agents with equal numbers share a
-        line."""
+        """Print how many verdicts change for each agent. Agents with equal numbers
+        share a line."""
         names_by_numbers: dict[str, list[str]] = {}
         for chain, url_counts in self._url_counts.items():
             if not url_counts:
@@ -151,9 +151,9 @@ class _Verdicts:
 
 # -- lines -----------------------------------------------------------------------------------
 
-# Lines below a list of agents (`user-agent` lines) are of three kinds. A rule completes the
-# list: the next `user-agent` line begins another one. A line of another kind completes the
-# list for lines of its own kind only (REP.md sections 7, 11 and 12).
+# Lines below a list of agents (`user-agent` lines) are of three kinds. A rule completes
+# the list: the next `user-agent` line begins another one. A line of another kind
+# completes the list for lines of its own kind only (REP.md sections 7, 11 and 12).
 _RULE_LINE = "rule"
 _PACE_LINE = "pace"
 _USE_LINE = "use"
@@ -162,8 +162,8 @@ _KINDS_OF_LINES = (_RULE_LINE, _PACE_LINE, _USE_LINE)
 # The fields of lines of the kind _USE_LINE.
 _FIELDS_ABOUT_USE = ("content-usage", "content-signal")
 
-# Matches a line with a field that the parser (field_of in protocol/syntax.py) doesn't know.
-# The two parentheses hold the field and its value.
+# Matches a line with a field that the parser (field_of in protocol/syntax.py) doesn't
+# know. The two parentheses hold the field and its value.
 _OTHER_FIELD = re.compile(r"[ \t\v\f]*([a-zA-Z][a-zA-Z0-9_-]{0,39})[ \t\v\f]*:([^#]*)")
 
 
@@ -175,34 +175,39 @@ class _Line(NamedTuple):
 
 
 _Lines = dict[object, _Line]
-"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same have the
-same key."""
+"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same
+have the same key."""
 
 
 @dataclass(eq=False)
 class _Block:
-    """The lines of one kind that stand below a list of agents, and are about all of them."""
+    """The lines of one kind that stand below a list of agents, and are about all of
+    them."""
 
     is_list_complete: bool = False
-    """Whether the next ``user-agent`` line begins another list, and so another block."""
+    """Whether the next ``user-agent`` line begins another list, and so another
+    block."""
     lines: _Lines = field(default_factory=dict)
 
 
 class _Meanings:
-    """What the lines of a file mean, and to whom. Of lines that mean the same to the same
-    agents, only the first is kept."""
+    """What the lines of a file mean, and to whom. Of lines that mean the same to the
+    same agents, only the first is kept."""
 
     def __init__(self, body: bytes) -> None:
         self.of_file: _Lines = {}
-        """Lines that belong to no group: sitemaps, and fields that the protocol doesn't know."""
+        """Lines that belong to no group: sitemaps, and fields that the protocol doesn't
+        know."""
         self._has_group = False
         """Whether a ``user-agent`` line was read."""
         self._agent_lines: dict[str, _Line] = {}
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
-        """Of each token: the blocks below the lists of agents that name it, each once."""
+        """Of each token: the blocks below the lists of agents that name it, each
+        once."""
         self._current_blocks: dict[str, _Block] = {}
-        """Of each kind of lines: the block that the next line of this kind belongs to."""
+        """Of each kind of lines: the block that the next line of this kind belongs
+        to."""
         for kind in _KINDS_OF_LINES:
             # Complete, so that the first `user-agent` line begins a block of its own.
             self._current_blocks[kind] = _Block(is_list_complete=True)
@@ -210,8 +215,8 @@ class _Meanings:
             self._read(number, row)
 
     def of(self, token: str) -> _Lines:
-        """Return the lines that are about the agent *token*, with the first ``user-agent``
-        line that names it."""
+        """Return the lines that are about the agent *token*, with the first
+        ``user-agent`` line that names it."""
         token = token.lower()
         if token not in self._agent_lines:
             return {}
@@ -255,7 +260,8 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
-        """Add a ``user-agent`` line: the lines below, of each kind, are about *token*."""
+        """Add a ``user-agent`` line: the lines below, of each kind, are about
+        *token*."""
         self._has_group = True
         self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})
@@ -279,8 +285,8 @@ def _print_changed_lines(
     old: RobotsFile,
     new: RobotsFile,
 ) -> int:
-    """Print the lines that only one of the files has: those of each agent's groups, then
-    those of the whole file. Return how many lines were printed."""
+    """Print the lines that only one of the files has: those of each agent's groups,
+    then those of the whole file. Return how many lines were printed."""
     before = _Meanings(old.body)
     after = _Meanings(new.body)
     old_file = old.facts.file or ""
@@ -319,7 +325,8 @@ def _print_change(
     """Print a line that was *removed* or *added*.
 
     :param file: the one that has the line
-    :param group: the agent whose groups the line belongs to; None for a line of the whole file
+    :param group: the agent whose groups the line belongs to; None for a line of the
+        whole file
     """
     data = {
         "change": change,

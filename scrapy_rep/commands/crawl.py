@@ -1,6 +1,7 @@
-"""How ``scrapy robots`` fetches: through Scrapy's engine, in a crawl whose spider yields no
-requests. The project's settings, proxies, handlers, delays, downloader middlewares and
-robots.txt cache apply. What only crawls of pages need, such as pipelines, is left out."""
+"""How ``scrapy robots`` fetches: through Scrapy's engine, in a crawl whose spider
+yields no requests. The project's settings, proxies, handlers, delays, downloader
+middlewares and robots.txt cache apply. What only crawls of pages need, such as
+pipelines, is left out."""
 
 from __future__ import annotations
 
@@ -66,13 +67,13 @@ if TYPE_CHECKING:
 # After so many seconds of silence, a line says what the command waits for.
 _SILENT_SECONDS = 5.0
 
-# So many origins are asked for their robots.txt ahead of the one whose answer is used next,
-# so that a slow one doesn't hold up all others. Flights (origins/flights.py) limits how many
-# of these fetches run at a time.
+# So many origins are asked for their robots.txt ahead of the one whose answer is used
+# next, so that a slow one doesn't hold up all others. Flights (origins/flights.py)
+# limits how many of these fetches run at a time.
 _ORIGINS_AHEAD = 256
 
-# Settings that differ from those of the project's crawls. Nothing is crawled, so nothing is scheduled,
-# resumed, seeded, stored, observed or closed early.
+# Settings that differ from those of the project's crawls. Nothing is crawled, so
+# nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -103,7 +104,8 @@ class CrawlTask(Task):
         arguments: Sequence[str],
         options: Namespace,
     ) -> None:
-        """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong ``--agent``."""
+        """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong
+        ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
         self._command = command
         self.settings = command.settings
@@ -121,9 +123,9 @@ class CrawlTask(Task):
         return self.rep.max_delay
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
-        """Return the crawlers that the command asks about: those of :meth:`_named_agents`. If
-        there are none, it is the one that the project's crawls go by; for a file without
-        ``--spider``, any crawler that no group names.
+        """Return the crawlers that the command asks about: those of
+        :meth:`_named_agents`. If there are none, it is the one that the project's
+        crawls go by; for a file without ``--spider``, any crawler that no group names.
 
         :param agents: how the crawl finds out its crawler's name; None without a crawl
         """
@@ -136,22 +138,24 @@ class CrawlTask(Task):
         return [agents.default]
 
     def _named_agents(self) -> list[Chain]:
-        """Return the crawlers that ``--agent`` names. If it names none: any crawler that no
-        group names for ``--agents-of-file`` and ``--agents-known``, which add crawlers of
-        their own; without these options, an empty list."""
+        """Return the crawlers that ``--agent`` names. If it names none: any crawler
+        that no group names for ``--agents-of-file`` and ``--agents-known``, which add
+        crawlers of their own; without these options, an empty list."""
         options = self.options
         if not self.named and (options.agents_of_file or options.agents_known):
             return super().agents()
         return self.named
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
-        crawl can't start or is stopped before *job* has ended."""
+        """Run *job* in a crawl of its own. Raises what *job* raises, and
+        ``CommandError`` if the crawl can't start or is stopped before *job* has
+        ended."""
         process = self._command.crawler_process
         assert process is not None  # Scrapy sets it
         self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
-        # These keep the crawl from starting. The job's own error is in RobotsSpider.error.
+        # These keep the crawl from starting. The job's own error is in
+        # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
             first_named = next(iter(self._named_agents()), None)
@@ -170,8 +174,8 @@ class CrawlTask(Task):
             if isinstance(crawl_error, Exception):
                 message = text_of(crawl_error)
                 raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
-        # There is no spider if the crawl was stopped before it began. The error with which each
-        # RobotsSpider begins says so.
+        # There is no spider if the crawl was stopped before it began. The error with
+        # which each RobotsSpider begins says so.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
         if job_error is not None:
             raise job_error
@@ -187,13 +191,14 @@ class CrawlTask(Task):
 
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
-        """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it afterwards.
-        Yields None if it is in memory: then crawls leave nothing of it. Whatever the storage
-        raises (no server, no permission, a file of a newer version) becomes
-        ``CommandError``."""
+        """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it
+        afterwards. Yields None if it is in memory: then crawls leave nothing of it.
+        Whatever the storage raises (no server, no permission, a file of a newer
+        version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # isinstance() would be wrong: a project's subclass may keep its entries somewhere.
+            # isinstance() would be wrong: a project's subclass may keep its entries
+            # somewhere.
             is_in_memory = type(storage) is MemoryStorage
             yield None if is_in_memory else storage
         except (Ending, WrongUsage):
@@ -206,7 +211,8 @@ class CrawlTask(Task):
 
 
 def use_spider(settings: Settings, name: str) -> None:
-    """Apply the settings of a spider and the agent that its class names, or raise ``WrongUsage``."""
+    """Apply the settings of a spider and the agent that its class names, or raise
+    ``WrongUsage``."""
     try:
         spider = get_spider_loader(settings).load(name)
     except KeyError:
@@ -247,7 +253,8 @@ class _Complainer(logging.Handler):
 
 
 def set_up_logging(settings: Settings) -> None:
-    """Print our own warnings to standard error if the log is off, as it is by default."""
+    """Print our own warnings to standard error if the log is off, as it is by
+    default."""
     if not settings.getbool("LOG_ENABLED"):
         get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
@@ -259,12 +266,12 @@ class RobotsSpider(Spider):
     error: Exception | None = CommandError(
         "stopped before it was done", ExitStatus.UNREACHABLE
     )
-    """What CrawlTask.crawl() raises in the end. If the job ends, this becomes None; if it
-    fails, the job's error."""
+    """What CrawlTask.crawl() raises in the end. If the job ends, this becomes None; if
+    it fails, the job's error."""
     job: Job
     usual_agent: Chain | None = None
-    """The first crawler that is named; None if none is. CrawlTask.crawl() passes this and
-    :attr:`job` as arguments of the spider, which Scrapy sets as attributes."""
+    """The first crawler that is named; None if none is. CrawlTask.crawl() passes this
+    and :attr:`job` as arguments of the spider, which Scrapy sets as attributes."""
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job until it ends, or until the spider is closed: by Ctrl-C, or by a
@@ -293,7 +300,8 @@ class RobotsSpider(Spider):
         try:
             await self.job(lookup)
         finally:
-            # Otherwise the spider would wait for robots.txt files that nobody needs any more.
+            # Otherwise the spider would wait for robots.txt files that nobody needs any
+            # more.
             lookup.origins.flights.end()
 
 
@@ -313,8 +321,9 @@ async def follow(
     while request.url not in visited and len(visited) <= max_redirects:
         visited.append(request.url)
         origin = origin_of(request)
-        # Lookup.download() hands this to the engine. Plain (origins/fetcher.py) keeps what is
-        # meant for the first origin alone, such as credentials, from all others.
+        # Lookup.download() hands this to the engine. Plain (origins/fetcher.py) keeps
+        # what is meant for the first origin alone, such as credentials, from all
+        # others.
         request.meta[HOP_KEY] = Plain(is_elsewhere(origin, first_origin))
         try:
             response = await get(request)
@@ -342,19 +351,19 @@ async def follow(
 
 
 class Lookup(ResolutionListener):
-    """Looks up what robots.txt files say, and fetches each once. Also downloads what they
-    allow: :meth:`check` asks them, before :meth:`download`.
+    """Looks up what robots.txt files say, and fetches each once. Also downloads what
+    they allow: :meth:`check` asks them, before :meth:`download`.
 
-    As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes to: by
-    :meth:`resolved`, or by :meth:`failed` if there can be no answer.
+    As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes
+    to: by :meth:`resolved`, or by :meth:`failed` if there can be no answer.
     """
 
     part = "look-up"
     """Names this listener in log lines about its errors."""
 
     def __init__(self, crawler: Crawler, usual_agent: Chain | None = None) -> None:
-        """*crawler*'s engine must be running. *usual_agent*: the crawler that robots.txt is fetched
-        for; None for the one that the project's crawls go by."""
+        """*crawler*'s engine must be running. *usual_agent*: the crawler that
+        robots.txt is fetched for; None for the one that the project's crawls go by."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context, usual_agent)
@@ -366,7 +375,8 @@ class Lookup(ResolutionListener):
         self,
         origins: Sequence[Origin],
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order. The next ones are fetched meanwhile."""
+        """Yield the robots.txt of each origin, in order. The next ones are fetched
+        meanwhile."""
         flights = self.origins.flights
         for origin in origins[:_ORIGINS_AHEAD]:
             flights.to(origin)  # begins to fetch its robots.txt
@@ -385,10 +395,10 @@ class Lookup(ResolutionListener):
         return self._files[origin]
 
     async def now(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin* as it is now: without the cache, since its owner
-        may just have changed it. ``CommandError`` if it is unreachable. As with a file that is
-        given, ``facts.file`` names it, and its body may be longer than the 512,000 bytes that
-        count."""
+        """Return the robots.txt of *origin* as it is now: without the cache, since its
+        owner may just have changed it. ``CommandError`` if it is unreachable. As with a
+        file that is given, ``facts.file`` names it, and its body may be longer than the
+        512,000 bytes that count."""
         request = Request(origin.robots_url)
         try:
             with waiting_for(origin.robots_url):
@@ -425,12 +435,13 @@ class Lookup(ResolutionListener):
 
     async def download(self, request: Request, **meta: Any) -> Response:
         """Return the response to *request*, or raise ``CommandError``. Asks neither the
-        scheduler nor robots.txt (see :meth:`check`), and leaves redirects to :func:`follow`."""
+        scheduler nor robots.txt (see :meth:`check`), and leaves redirects to
+        :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None  # it runs while there is a Lookup
         # The object under HOP_KEY downloads the request (EngineAccess.hand_over in
-        # engine/access.py). Plain removes the headers that the project's middlewares add for
-        # pages.
+        # engine/access.py). Plain removes the headers that the project's middlewares
+        # add for pages.
         hop = request.meta.get(HOP_KEY, Plain())
         meta = {"dont_redirect": True, HOP_KEY: hop, **meta}
         request = request.replace(callback=NO_CALLBACK, meta=meta)
@@ -447,21 +458,21 @@ class Lookup(ResolutionListener):
         return response
 
     async def why_refused(self, target: Origin, source: Origin) -> str:
-        """Return why nothing must be requested from *target*, which a redirect or a sitemap
-        of *source* points to; "" if it may."""
+        """Return why nothing must be requested from *target*, which a redirect or a
+        sitemap of *source* points to; "" if it may."""
         if await self.origins.targets.refuses(target, source):
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
         return ""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Keep what is known of an origin, now that a fetch has ended or the cache had an
-        answer."""
+        """Keep what is known of an origin, now that a fetch has ended or the cache had
+        an answer."""
         answer = flight.answer  # None if the cache had one, so that nothing was fetched
         entry = state.entry
         is_stale = isinstance(state.status, Stale)
         is_failing = entry.unreachable_since is not None
-        # The entry has the last answer that counts. The latest answer may be one that doesn't,
-        # such as a status 500.
+        # The entry has the last answer that counts. The latest answer may be one that
+        # doesn't, such as a status 500.
         latest: Answer | Entry = entry if answer is None else answer
         notes = []
         if answer is not None and answer.note:
@@ -481,7 +492,8 @@ class Lookup(ResolutionListener):
             error=entry.error if is_failing else None,
             setting=state.status.setting or None,
         )
-        # While the origin fails, an older copy that is still in use decides; without one, nothing does.
+        # While the origin fails, an older copy that is still in use decides; without
+        # one, nothing does.
         outcome = entry.outcome
         if is_failing and not is_stale:
             outcome = Outcome.UNREACHABLE

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.output import Output
     from scrapy_rep.inspection.findings import Finding
 
-# People are shown only so many findings about a file, the most severe ones. With three lines
-# for each, and two lines of counts, a file takes less than 40 lines.
+# People are shown only so many findings about a file, the most severe ones. With three
+# lines for each, and two lines of counts, a file takes less than 40 lines.
 _MAX_SHOWN = 12
 
 # Characters: so much is shown of the line that a finding is about.
@@ -23,8 +23,9 @@ _MAX_SHOWN_TEXT = 100
 
 
 def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> None:
-    """Print the findings of lint about a file. Programs get them all. People get the most
-    severe ones, how many others there are, and how many there are of each severity.
+    """Print the findings of lint about a file. Programs get them all. People get the
+    most severe ones, how many others there are, and how many there are of each
+    severity.
 
     :param source: the name of the file, or the URL of the robots.txt
     """
@@ -64,7 +65,8 @@ def _print_data(output: Output, source: str, finding: Finding) -> None:
 
 
 def _print_finding(output: Output, source: str, finding: Finding) -> None:
-    """Print a finding for people: where and what, the line itself, and what to do about it."""
+    """Print a finding for people: where and what, the line itself, and what to do about
+    it."""
     place = source
     if finding.line:
         place += f":{finding.line}"

@@ -1,7 +1,7 @@
-"""What crawls have left. ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and drops what
-the project's storage keeps (REP.md section 5). ``--held JOBDIR`` lists the requests that a crawl,
-running or stopped, holds back; it changes nothing there. ``--report FILE…`` prints the report on
-crawls, from their records."""
+"""What crawls have left. ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and
+drops what the project's storage keeps (REP.md section 5). ``--held JOBDIR`` lists the
+requests that a crawl, running or stopped, holds back; it changes nothing there.
+``--report FILE…`` prints the report on crawls, from their records."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ _STATE_WIDTH = len("unrestricted")
 
 
 def cache(task: CrawlTask) -> None:
-    """Carry out ``--cache``: list the entries of hosts, show those of URLs, and print the robots.txt
-    files with the given hashes. With ``--drop``, remove the entries of hosts and URLs instead."""
+    """Carry out ``--cache``: list the entries of hosts, show those of URLs, and print
+    the robots.txt files with the given hashes. With ``--drop``, remove the entries of
+    hosts and URLs instead."""
     hashes, urls, hosts = _sorted_out(task.arguments)
     if task.options.drop and (hashes or not task.arguments):
         raise WrongUsage("--drop needs hosts or URLs; '*' drops everything")
@@ -60,8 +61,8 @@ def cache(task: CrawlTask) -> None:
         is_listing = bool(hosts) or not task.arguments
         entries = _entries_of(storage, hosts) if is_listing else iter(())
         if task.options.drop:
-            # All entries are read before the first is dropped: a storage need not allow changes
-            # while entries() runs.
+            # All entries are read before the first is dropped: a storage need not allow
+            # changes while entries() runs.
             origins += [entry.origin for entry in entries]
             _drop(task, storage, dict.fromkeys(origins))
             return
@@ -95,7 +96,8 @@ def _sorted_out(arguments: Sequence[str]) -> _Arguments:
 
 
 def _complain_of_missing(task: CrawlTask, message: str) -> None:
-    """Complain that something isn't in the cache, and have the exit status say so, too."""
+    """Complain that something isn't in the cache, and have the exit status say so,
+    too."""
     complain(message)
     task.statuses.add(ExitStatus.FOUND)
 
@@ -131,8 +133,8 @@ def _print_entry(task: CrawlTask, storage: Storage, origin: str) -> None:
 
 
 def _entries_of(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries of *hosts*, which may have wildcards; all entries if *hosts* is empty.
-    Complains about unreadable entries."""
+    """Yield the entries of *hosts*, which may have wildcards; all entries if *hosts* is
+    empty. Complains about unreadable entries."""
     patterns = [host.lower() for host in hosts] or ["*"]
     unreadable_count = 0
     first_error: Exception | None = None
@@ -159,7 +161,8 @@ def _list_entries(
 ) -> None:
     """Print a line for each of *entries*.
 
-    :param hosts: the hosts that were asked for, which the complaint names if there are no entries
+    :param hosts: the hosts that were asked for, which the complaint names if there are
+        no entries
     """
     is_empty = True
     for entry in entries:
@@ -225,11 +228,12 @@ def _as_data(rep: RepSettings, entry: Entry) -> dict[str, Any]:
 
 # -- held ------------------------------------------------------------------------------------
 
-# Reads the database that holding/disk.py writes: for each origin, how many requests are held, and for
-# how many seconds the first of them has been. Only the time counts during which crawls with this JOBDIR
-# ran: `since` (when a request was held) and `ran` (when the clock was last saved) are seconds of that
-# time, and the latest of them is taken for now. Rows that have something else than a text or a number
-# there, as a newer or damaged file may, are left out.
+# Reads the database that holding/disk.py writes: for each origin, how many requests are
+# held, and for how many seconds the first of them has been. Only the time counts during
+# which crawls with this JOBDIR ran: `since` (when a request was held) and `ran` (when
+# the clock was last saved) are seconds of that time, and the latest of them is taken
+# for now. Rows that have something else than a text or a number there, as a newer or
+# damaged file may, are left out.
 _HELD_BY_ORIGIN = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
@@ -247,7 +251,8 @@ class _HeldRequests(NamedTuple):
 
 
 def held(task: CrawlTask) -> None:
-    """Carry out ``--held``: print, for each origin, how many requests a JOBDIR holds, and why."""
+    """Carry out ``--held``: print, for each origin, how many requests a JOBDIR holds,
+    and why."""
     if task.arguments:
         raise WrongUsage("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
@@ -282,8 +287,8 @@ def held(task: CrawlTask) -> None:
 
 
 def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
-    """Return the entries of *origins* that the storage has and can read. It is asked for batches of the
-    size that suits storages."""
+    """Return the entries of *origins* that the storage has and can read. It is asked
+    for batches of the size that suits storages."""
     entries = {}
     for start in range(0, len(origins), BATCH):
         batch = storage.load_many(origins[start : start + BATCH])
@@ -294,8 +299,8 @@ def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
 
 
 def _held_in(path: Path) -> list[_HeldRequests]:
-    """Return what the database at *path* holds for each origin, beginning with the most requests;
-    ``CommandError`` if it can't be read."""
+    """Return what the database at *path* holds for each origin, beginning with the most
+    requests; ``CommandError`` if it can't be read."""
     try:
         if not path.exists():
             return []
@@ -318,7 +323,8 @@ def _held_in(path: Path) -> list[_HeldRequests]:
 
 
 def report(task: CrawlTask) -> None:
-    """Carry out ``--report``: print the HTML report on the crawls that wrote the given files."""
+    """Carry out ``--report``: print the HTML report on the crawls that wrote the given
+    files."""
     from scrapy_rep.reporting.report import LIBRARY, ReportData, render
 
     if not task.arguments:
@@ -332,7 +338,8 @@ def report(task: CrawlTask) -> None:
     except OSError as error:
         name = clean(str(error.filename))
         raise CommandError(f"{name}: {error.strerror}") from None
-    # The record has only the hashes of robots.txt files. The cache may have the files themselves.
+    # The record has only the hashes of robots.txt files. The cache may have the files
+    # themselves.
     try:
         with task.storage() as storage:
             if storage is not None:
@@ -345,7 +352,8 @@ def report(task: CrawlTask) -> None:
 
 
 def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
-    """Give *data* the robots.txt files that *storage* has of those it names by their hashes."""
+    """Give *data* the robots.txt files that *storage* has of those it names by their
+    hashes."""
 
     def body_of(_origin: str, sha256: str | None) -> bytes | None:
         return storage.body(sha256) if sha256 else None

@@ -1,10 +1,10 @@
 """The command ``scrapy robots``.
 
-Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
-imported by then. Each action (commands/options.py lists them) is a function of the same name, in a
-module that is imported when needed. The function gets a
-:class:`~scrapy_rep.commands.crawl.CrawlTask`, and may raise ``WrongUsage`` or ``Ending``.
-:mod:`scrapy_rep.__main__` is the same command for files, without Scrapy.
+Scrapy imports this module for every ``scrapy`` command, so it imports nothing that
+Scrapy has not imported by then. Each action (commands/options.py lists them) is a
+function of the same name, in a module that is imported when needed. The function gets a
+:class:`~scrapy_rep.commands.crawl.CrawlTask`, and may raise ``WrongUsage`` or
+``Ending``. :mod:`scrapy_rep.__main__` is the same command for files, without Scrapy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class RobotsCommand(ScrapyCommand):
     settings: Settings
     """Scrapy sets it before it calls any of these methods."""
 
-    # Only the answer is to be printed, so there is no log unless --loglevel or --logfile asks for one.
+    # Only the answer is to be printed, so there is no log unless --loglevel or
+    # --logfile asks for one.
     default_settings = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:

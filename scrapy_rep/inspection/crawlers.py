@@ -1,7 +1,9 @@
-"""Crawlers that their operators document: what ``scrapy robots --agents-known`` asks about.
+"""Crawlers that their operators document: what ``scrapy robots --agents-known`` asks
+about.
 
-To add one, name the operator's own page; without such a page, a crawler is not listed. Then change
-:data:`AS_OF`, the list in docs/check.md, and docs/command.md, which names the crawlers with fallbacks.
+To add one, name the operator's own page; without such a page, a crawler is not listed.
+Then change :data:`AS_OF`, the list in docs/check.md, and docs/command.md, which names
+the crawlers with fallbacks.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ class Crawler(NamedTuple):
     """A crawler that its operator documents."""
 
     chain: tuple[str, ...]
-    """Its product token, then its fallbacks: it obeys the groups of the first of these tokens that the
-    file names."""
+    """Its product token, then its fallbacks: it obeys the groups of the first of these
+    tokens that the file names."""
     operator: str
     purpose: str
     """One of :data:`CRAWLER_PURPOSES`."""
     page: str
     """Where the operator documents it."""
     note: str = ""
-    """What else to know of it, from that page: mostly that robots.txt doesn't keep it away, or that it
-    is no crawler."""
+    """What else to know of it, from that page: mostly that robots.txt doesn't keep it
+    away, or that it is no crawler."""
 
     @property
     def name(self) -> str:
@@ -105,7 +107,8 @@ OF_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
 
 
 def about_known(crawler: Crawler | None) -> dict[str, Any]:
-    """Return what is known of a crawler, ready for JSON; the same keys, with None, if it isn't known."""
+    """Return what is known of a crawler, ready for JSON; the same keys, with None, if
+    it isn't known."""
     if crawler is None:
         return {"operator": None, "purpose": None, "page": None, "note": None}
     return {
