@@ -181,12 +181,10 @@ have the same key."""
 
 @dataclass(eq=False)
 class _Block:
-    """The lines of one kind that stand below a list of agents, and are about all of
-    them."""
+    """The lines of one kind below a list of agents; they are about all of these."""
 
     is_list_complete: bool = False
-    """Whether the next ``user-agent`` line begins another list, and so another
-    block."""
+    """Whether the next ``user-agent`` line begins another list and block."""
     lines: _Lines = field(default_factory=dict)
 
 
@@ -196,18 +194,15 @@ class _Meanings:
 
     def __init__(self, body: bytes) -> None:
         self.of_file: _Lines = {}
-        """Lines that belong to no group: sitemaps, and fields that the protocol doesn't
-        know."""
+        """Lines that belong to no group: sitemaps, and fields of no standard."""
         self._has_group = False
         """Whether a ``user-agent`` line was read."""
         self._agent_lines: dict[str, _Line] = {}
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
-        """Of each token: the blocks below the lists of agents that name it, each
-        once."""
+        """Of each token: the blocks below the lists that name it, each once."""
         self._current_blocks: dict[str, _Block] = {}
-        """Of each kind of lines: the block that the next line of this kind belongs
-        to."""
+        """Of each kind of lines: the block to which the next such line belongs."""
         for kind in _KINDS_OF_LINES:
             # Complete, so that the first `user-agent` line begins a block of its own.
             self._current_blocks[kind] = _Block(is_list_complete=True)
@@ -260,8 +255,7 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
-        """Add a ``user-agent`` line: the lines below, of each kind, are about
-        *token*."""
+        """Add a ``user-agent`` line: lines of all kinds below it are about *token*."""
         self._has_group = True
         self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})

@@ -197,8 +197,7 @@ class CrawlTask(Task):
         version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # isinstance() would be wrong: a project's subclass may keep its entries
-            # somewhere.
+            # Not isinstance(): a project's subclass may keep its entries somewhere.
             is_in_memory = type(storage) is MemoryStorage
             yield None if is_in_memory else storage
         except (Ending, WrongUsage):
@@ -300,8 +299,7 @@ class RobotsSpider(Spider):
         try:
             await self.job(lookup)
         finally:
-            # Otherwise the spider would wait for robots.txt files that nobody needs any
-            # more.
+            # Otherwise the spider would wait for files that nobody needs any more.
             lookup.origins.flights.end()
 
 
@@ -322,8 +320,7 @@ async def follow(
         visited.append(request.url)
         origin = origin_of(request)
         # Lookup.download() hands this to the engine. Plain (origins/fetcher.py) keeps
-        # what is meant for the first origin alone, such as credentials, from all
-        # others.
+        # what only the first origin should get, such as credentials, from all others.
         request.meta[HOP_KEY] = Plain(is_elsewhere(origin, first_origin))
         try:
             response = await get(request)
@@ -459,7 +456,7 @@ class Lookup(ResolutionListener):
 
     async def why_refused(self, target: Origin, source: Origin) -> str:
         """Return why nothing must be requested from *target*, which a redirect or a
-        sitemap of *source* points to; "" if it may."""
+        sitemap of *source* points to; "" if requests are allowed."""
         if await self.origins.targets.refuses(target, source):
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
         return ""

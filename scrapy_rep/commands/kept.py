@@ -96,8 +96,7 @@ def _sorted_out(arguments: Sequence[str]) -> _Arguments:
 
 
 def _complain_of_missing(task: CrawlTask, message: str) -> None:
-    """Complain that something isn't in the cache, and have the exit status say so,
-    too."""
+    """Complain that something isn't in the cache: in words and by exit status."""
     complain(message)
     task.statuses.add(ExitStatus.FOUND)
 
@@ -251,8 +250,8 @@ class _HeldRequests(NamedTuple):
 
 
 def held(task: CrawlTask) -> None:
-    """Carry out ``--held``: print, for each origin, how many requests a JOBDIR holds,
-    and why."""
+    """Carry out ``--held``: print how many requests a JOBDIR holds for each origin,
+    and why it holds them."""
     if task.arguments:
         raise WrongUsage("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
@@ -352,8 +351,7 @@ def report(task: CrawlTask) -> None:
 
 
 def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
-    """Give *data* the robots.txt files that *storage* has of those it names by their
-    hashes."""
+    """Look up in *storage* the robots.txt files that *data* names by their hashes."""
 
     def body_of(_origin: str, sha256: str | None) -> bytes | None:
         return storage.body(sha256) if sha256 else None

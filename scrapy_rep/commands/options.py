@@ -1,5 +1,4 @@
-"""The options of ``scrapy robots``, and which of them go together. Imports no
-Scrapy."""
+"""The options of ``scrapy robots``, and which go together. Imports no Scrapy."""
 
 from __future__ import annotations
 

@@ -471,8 +471,7 @@ class _SitemapTree:
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't
         be had."""
-        # Several indexes may list the same sitemap, and an index may list itself: this
-        # is no error.
+        # It is no error if several indexes list a sitemap, or an index lists itself.
         if sitemap.sitemap in self._seen:
             raise CommandError("listed above", ExitStatus.GOOD)
         if len(self._seen) >= self._lookup.settings.sitemap_max_files:

@@ -113,8 +113,7 @@ def asked_of(
 
 
 def decide(task: Task) -> None:
-    """Print the verdict on each URL. This is the action if no option asks for another
-    one."""
+    """Print the verdict on each URL: the action if no option asks for another."""
     options = task.options
     output = task.output
     if options.csv:

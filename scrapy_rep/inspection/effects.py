@@ -55,7 +55,7 @@ class Crawlers:
         self.outline = outline
         names = {token.lower(): token for token in outline.tokens()}
         engines = [token for token in _ENGINES if token in names]
-        # Each is here once, the most important first.
+        # Each token is here once, the most important first.
         tokens = list(dict.fromkeys([GLOBAL, *engines, *names]))
         examined = tokens[:_MAX_EXAMINED]
         has_delays = _has_delays(outline)
@@ -370,7 +370,7 @@ def _joined_agents(
     for agent in group.agents:
         if agent.line >= line_below:
             tokens_below.add(agent.token)
-    tokens_above = []  # of agents that were hardly meant to obey the rules below the gaps
+    tokens_above = []  # of agents hardly meant to obey the rules below the gaps
     for token in _tokens_of(group):
         if token in crawlers.rules and token not in tokens_below:
             tokens_above.append(token)

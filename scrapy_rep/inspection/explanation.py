@@ -1,5 +1,5 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) It needs no Scrapy, no I/O
-and no clock."""
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) This module
+needs no Scrapy, no I/O and no clock."""
 
 from __future__ import annotations
 

@@ -317,7 +317,7 @@ class Finding(NamedTuple):
     """What to do about it."""
     agents: tuple[str, ...] = ()
     """The crawlers that it concerns, ``*`` for those without a group of their own.
-    Empty: a matter of the line, for any crawler."""
+    Empty if it concerns any crawler."""
     lines: tuple[int, ...] = ()
     """All lines with a finding of this code and topic: only :func:`grouped` fills them
     in. The other fields are about the first of the lines."""

@@ -134,7 +134,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
-        # The line with the first byte that doesn't count doesn't count as a whole.
+        # The line that has the first byte beyond the limit is ignored as a whole.
         first_line = len(rows(body[: MAX_BYTES + 1]))
         yield finding(first_line, "beyond-limit", limit=MAX_BYTES)
 
@@ -510,8 +510,7 @@ class _FirstGroup(NamedTuple):
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Yield what is wrong with the pattern of a rule. A grave mistake hides the lesser
-    ones."""
+    """Yield what is wrong with a rule's pattern. A grave mistake hides lesser ones."""
     number = line.rule.line
     pattern = line.pattern
     written = line.rule.pattern
