@@ -32,8 +32,8 @@ don't match (with user info, or without a path, say) take :func:`origin_of` and
 :func:`path_in`, which are slower."""
 
 SCHEME_LENGTH = len("https://")
-"""Where to start looking for the slash that begins a URL's path: behind the slashes of
-``http://``, too, since no host is empty."""
+"""From where to look for the slash that begins a URL's path. In ``http://`` URLs that
+leaves out the first character of the host, which is no slash."""
 
 FOREIGN_SCHEME = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """Matches the beginning of URLs that the protocol doesn't cover: data:, file:, s3: and
@@ -64,11 +64,11 @@ SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 """The attribute by which a spider names its agent."""
 
 _MAX_REMEMBERED_VALUES = 1000
-"""Values whose tokens are remembered. Not all: some projects send a different header
-each time."""
+"""For how many values the tokens are remembered. Some projects send a different header
+each time, so there has to be a limit."""
 
 _MAX_QUOTED = 200
-"""Characters of a value that a warning quotes."""
+"""How many characters of a value a warning quotes."""
 
 _HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGNORECASE)
 """Matches a header's name at the beginning of its value: some users copy it along."""
@@ -97,7 +97,7 @@ def _read(value: str | Chain) -> _Reading:
         tokens = _token_in_header(value)
     if tokens and isinstance(value, str):
         # Tokens have no digits. Of a name with digits in a header, product_token()
-        # returns what precedes them. The warning is about the whole name.
+        # returns what precedes the digits. The warning is about the whole name.
         with_digit = rf"(?<![\w-]){tokens[0]}[0-9][\w-]*"
         name = re.search(with_digit, value, re.ASCII)
         if name is not None:
@@ -115,8 +115,8 @@ def _token_in_header(value: str | Chain) -> Chain:
 
 
 def _read_after_name(value: str, header_name: re.Match[str]) -> _Reading:
-    """Read what follows the *header_name* that *value* begins with, and warn of
-    that."""
+    """Read what follows the *header_name* that *value* begins with, and warn of the
+    header's name."""
     rest_of_value = value[header_name.end() :]
     tokens, warning = _read(rest_of_value)
     if tokens:
@@ -211,7 +211,7 @@ class Agents:
         if value is not None:
             return self._chain_in(value, f"a request's meta[{AGENT_KEY!r}]")
         # Nearly all requests have no headers here, and to look one up costs more than
-        # the rest of this.
+        # the rest of this method.
         if not self.fixed and request.headers:
             header = request.headers.get("User-Agent")
             if header:
@@ -229,7 +229,7 @@ class Agents:
     def _chain_in(self, value: Any, where: str) -> Chain:
         """Return the chain that *value* names, which may be a full User-Agent header,
         or of any type; warn if it names none. *where*: what sets it, in words."""
-        tokens, warning = _read(_as_text(value))
+        tokens, warning = _read(_text_or_texts(value))
         if not tokens and not self._has_warned:
             quoted = str(value)[:_MAX_QUOTED]
             warning = (
@@ -248,9 +248,9 @@ class Agents:
             )
 
 
-def _as_text(value: Any) -> str | Chain:
-    """Return *value* as :func:`_read` takes it: what is no text becomes a tuple of
-    texts."""
+def _text_or_texts(value: Any) -> str | Chain:
+    """Return *value* as :func:`_read` takes it: as it is if it is a text, otherwise as
+    a tuple of texts."""
     if isinstance(value, str):
         return value
     if not isinstance(value, Iterable):

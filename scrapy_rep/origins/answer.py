@@ -59,8 +59,8 @@ READ_BYTES = MAX_BYTES + 1
 whether the limit cuts a line in two."""
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Bytes: the limit for bodies that HttpCompressionMiddleware decodes, which does it in
-one go: those of sitemaps (seeding/loader.py)."""
+"""Bytes: the limit for the bodies of sitemaps (seeding/loader.py).
+HttpCompressionMiddleware decodes these, in one go."""
 
 _ZLIB = ("gzip", "x-gzip", "deflate")
 """Encodings that Python decodes itself."""
@@ -69,8 +69,8 @@ _LIBRARIES = {
     "br": ("brotli", "brotlicffi"),
     "zstd": ("compression.zstd", "backports.zstd"),
 }
-"""Other encodings, each with the modules that can decode it. Newer Scrapy requires one
-of each."""
+"""Other encodings, each with the modules that can decode it. Newer versions of Scrapy
+require one module for each encoding."""
 
 _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 """Matches bytes that no text has."""
@@ -80,7 +80,8 @@ _ZSTD_WINDOW = 23
 gigabytes."""
 
 _MAX_MEMBERS = 100
-"""Members of a gzip file. An empty one costs as much as a kilobyte of rules."""
+"""How many members of a gzip file are decoded. Even an empty one takes as long as a
+kilobyte of rules."""
 
 _ZLIB_OR_GZIP = 47
 """zlib's ``wbits``: the largest window (15), and detect whether the data is gzip or
@@ -90,10 +91,12 @@ _RAW_DEFLATE = -15
 """zlib's ``wbits``: the largest window, and neither header nor checksum."""
 
 MAX_HEADER = 16 * 1024
-"""Bytes of all headers of one name. Twisted lets a folded header be megabytes long."""
+"""Bytes that all headers of one name may have together. Twisted lets a folded header be
+megabytes long."""
 
 MAX_ENCODINGS = 5
-"""Encodings of one body. Each may unpack to much more than the one around it."""
+"""How many encodings one body may have. Each may unpack to much more than the one
+around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +123,15 @@ class Answer:
     """The setting that decides what the answer means (REP.md section 13; choices.py),
     in words; empty if none does."""
     ends_at: float = math.inf
-    """Until when that setting counts, in seconds since the epoch."""
+    """Until when ``setting`` counts, in seconds since the epoch."""
 
     @property
     def reason(self) -> str:
         """Why there are no rules, in words."""
         if self.error is not None:
             text = text_of(self.error)
-            # Log lines name the origin anyway, so its URL is left out. After a redirect
-            # it is another one.
+            # Log lines name the origin anyway, so its URL is left out. After a
+            # redirect, the URL is another one, and stays.
             if self.hops == 0:
                 text = text.replace(f"Getting {self.url} took", "took")
             return text[:_MAX_REASON]
@@ -147,7 +150,7 @@ class Transfer:
     """When the request left the downloader's queue, in seconds of ``time.monotonic()``;
     None if it never did: a middleware may have answered."""
     received: int = 0
-    """Bytes."""
+    """How many bytes have arrived."""
     cut: bool = False
     """Whether the transfer was stopped because enough had arrived."""
     encodings: list[bytes] = field(default_factory=list)
@@ -189,9 +192,9 @@ class _Damage(NamedTuple):
     """What is wrong with a body."""
 
     problem: str
-    """For the failure, if the body is needed."""
+    """What the failure says, if the body is needed."""
     note: str
-    """For the record, if it isn't: about the answer ("its body ...")."""
+    """What the record says of the answer ("its body ..."), if the body isn't needed."""
 
 
 def _decoded_body(
@@ -237,10 +240,10 @@ def in_place_of(answer: Answer, before: Entry | None) -> Answer:
 
 
 def accept_encoding() -> dict[str, str]:
-    """Return the header that a request for robots.txt needs, as a dictionary. It is
-    empty if :func:`decode` undoes all encodings that Scrapy asks for, since download
-    handlers may take our header for the project's. Older Scrapy can ask for zstd
-    because of a library that we don't use."""
+    """Return, as a dictionary, the header that asks only for encodings that
+    :func:`decode` undoes. The dictionary is empty if Scrapy asks for no others by
+    itself: download handlers may take our header for the project's. Older Scrapy can
+    ask for zstd because of a library that we don't use."""
     decodable = set(_ZLIB)
     for encoding in _LIBRARIES:
         if _library(encoding) is not None:
@@ -253,12 +256,11 @@ def accept_encoding() -> dict[str, str]:
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether
-    that is all that counts; ``ResponseDataLossError`` if they don't fit. If *body* is
-    *cut*, a missing end doesn't matter."""
+    nothing that counts is missing; ``ResponseDataLossError`` if *body* isn't encoded
+    like that. If *body* is *cut*, a missing end doesn't matter."""
     for encoding in reversed(encodings):
         body, is_complete = decode(body, encoding)
-        # Once there is as much as counts, the ends of the encodings around it don't
-        # matter either.
+        # Enough has come out: from here on, missing ends don't matter either.
         cut = cut or len(body) >= READ_BYTES
         if not (is_complete or cut):
             return body, False
@@ -284,8 +286,8 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
             decoder = new_decoder()
             output += decoder.decompress(data, READ_BYTES - len(output))
             if not decoder.eof:
-                # The data ends before the stream does, or there is enough: its end
-                # wasn't reached.
+                # Either the data ends before the stream does, or there is enough
+                # output.
                 return output, False
             # The next member of a gzip file. Zeros between members are padding.
             data = decoder.unused_data.lstrip(b"\0")
@@ -301,8 +303,8 @@ _NewDecoder = Callable[[], Any]
 
 
 def _decoders(data: bytes, encoding: str) -> tuple[_NewDecoder, type[Exception]]:
-    """Return a function that makes a decoder with the methods of zlib's, and what those
-    raise."""
+    """Return a function that makes a decoder with the methods of zlib's, and the type
+    of exception that such a decoder raises."""
     if encoding in _ZLIB:
         # In RFC 9110 "deflate" means zlib's format; some servers send it raw.
         is_raw = encoding == "deflate" and not _begins_as_zlib(data)
@@ -364,8 +366,8 @@ def header_text(headers: Headers | None, name: str) -> str | None:
 
 
 def wall_sign(headers: Headers) -> str:
-    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none. Each is a name,
-    a colon and a value (protocol/availability.py)."""
+    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none. Each sign is a
+    name, a colon and a value (protocol/availability.py)."""
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
         text = header_text(headers, name)
@@ -379,9 +381,10 @@ def wall_sign(headers: Headers) -> str:
 
 def content_encodings(values: list[bytes]) -> list[str]:
     """Return the content encodings that headers of these *values* name, lower case, in
-    the order applied, without ``identity``; ``ResponseDataLossError`` beyond the
-    limits."""
+    the order applied, without ``identity``; ``ResponseDataLossError`` beyond
+    :data:`MAX_HEADER` and :data:`MAX_ENCODINGS`."""
     text = b",".join(values).decode("latin-1")
+    # Empty values, however many, name nothing.
     if any(values) and len(text) >= MAX_HEADER:
         raise ResponseDataLossError(
             f"the Content-Encoding header is longer than {MAX_HEADER} bytes"
@@ -479,9 +482,9 @@ class _Kind:
     """Names of classes, whose library may not be installed. By default no name
     matches."""
     texts: re.Pattern[str] = re.compile(r"(?!)")
-    """What a message contains, where a library has one class for all."""
+    """What a message contains, where a library has one class for all failures."""
     curl_codes: frozenset[int] = frozenset()
-    """The numbers of libcurl (its manual page libcurl-errors)."""
+    """libcurl's numbers for it (manual page libcurl-errors)."""
 
     def is_in(self, error: BaseException | None) -> bool:
         """Return whether *error*, or what led to it, is of this kind: handlers wrap the
@@ -507,9 +510,9 @@ def _curl_code(error: Exception) -> int | None:
 
 
 def _causes(error: BaseException | None) -> list[Exception]:
-    """Return *error* and what led to it, and to that."""
+    """Return *error* and the errors that led to it, directly or not."""
     causes = [error] if isinstance(error, Exception) else []
-    for effect in causes:  # grows meanwhile
+    for effect in causes:  # the list grows meanwhile
         if len(causes) >= _MAX_CAUSES:
             break
         for cause in (*_reasons(effect), effect.__cause__ or effect.__context__):
@@ -537,7 +540,7 @@ _MAX_MESSAGE = 2000
 _TLS = _Kind(
     types=(ssl.SSLError,),
     names=re.compile(r"\w*(?:SSL|Tls|TLS)\w*Error|VerificationError|CertificateError"),
-    # Of rustls and BoringSSL.
+    # rustls and BoringSSL write these.
     texts=re.compile(
         r"SSL routines|corrupt message of type|invalid peer certificate|received fatal alert"
     ),
@@ -548,7 +551,7 @@ _TLS = _Kind(
 _DEAD = _Kind(
     types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
     names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
-    # Of hyper: pyreqwest, which uses it, has one class for all failures.
+    # hyper writes this: pyreqwest, which uses hyper, has one class for all failures.
     texts=re.compile(r"\bclient error \(Connect\)"),
     # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
     curl_codes=frozenset({6, 7}),
@@ -591,7 +594,7 @@ _BUGS = (
 about an answer."""
 
 _HANDLER = "download_request"
-"""The method of a download handler that fetches."""
+"""The name of the method by which a download handler fetches."""
 
 _METHODS = (_HANDLER, "process_request", "process_response", "process_exception")
 """The methods of download handlers and downloader middlewares by which a request
@@ -638,7 +641,7 @@ def blamed_on_proxy(error: Exception) -> ProxyError | None:
     """Return a proxy's failure if *error*, of a request through a proxy, is one. The
     connection is to the proxy: if it can't be made, that says nothing about the host
     behind it."""
-    if is_tls_failure(error):  # with the host, by way of the proxy
+    if is_tls_failure(error):  # TLS is with the host, through the proxy
         return None
     if _DEAD.is_in(error) or _PROXYS.is_in(error):
         return ProxyError(f"no connection through the proxy ({text_of(error)})")

@@ -72,7 +72,7 @@ _MAX_POLL_SECONDS = 1.0
 """The longest pause between two such looks."""
 
 _AT_ONCE_SECONDS = 0.5
-"""Until a lost connection is tried again, within the same fetch."""
+"""The pause before a lost connection is tried again, within the same fetch."""
 
 _FETCH_SHARE = 0.9
 """The transfers of a fetch may take so much of REP_HOLD_MAX_WAIT. If they took longer,
@@ -84,23 +84,24 @@ _PROXY_SECONDS = 1.0
 work."""
 
 _PROXY_STEPS = 3
-"""The pause doubles with each failure of a proxy until there have been so many."""
+"""The pause doubles with each failure of a proxy until there have been so many
+failures."""
 
 LARGE_BYTES = 65_536
 """To parse a larger robots.txt would block the event loop for too long, so it is parsed
 in a thread."""
 
 _PAGE_SECONDS = 3600.0
-"""That a page has answered is remembered at most once in this time, since each time the
-entry is stored."""
+"""That a page has answered is remembered at most once in this time, since the entry is
+stored each time."""
 
 _MAX_MISCONFIGURED = 10_000
 """Origins that are remembered as misconfigured."""
 
 
 class RobotsCache:
-    """The one way to what is known of an origin: judges entries, old and new, and has
-    robots.txt fetched."""
+    """The one way to what is known of an origin: works out what entries, old and new,
+    mean now, and has robots.txt fetched."""
 
     def __init__(
         self,
@@ -210,7 +211,8 @@ class RobotsCache:
         with_delay = bool(self._settings.crawl_delay)
         await maybe_deferred_to_future(self._reading.acquire())
         try:
-            # A storage may have answered for hundreds of origins at once.
+            # A storage may have answered for hundreds of origins at once: other tasks
+            # get a turn in between.
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
                 await pause()
@@ -221,8 +223,8 @@ class RobotsCache:
             if robots.is_read(agent, obey_global):
                 return
             if len(body) > LARGE_BYTES:
-                # A copy, which other requests don't see before it is ready. What was
-                # read for them stays.
+                # Read into a copy, which other requests don't see before it is ready.
+                # It keeps what was read for them.
                 robots = copy(robots)
                 await run_in_thread(
                     robots.preload, body, agent, obey_global, with_delay
@@ -272,8 +274,8 @@ class RobotsCache:
         try:
             answer = in_place_of(await self._fetch(flight), flight.before)
         except ProjectError as error:
-            # Only these: other errors may be due to what one request wants, a proxy,
-            # say.
+            # Only this kind is remembered: other errors may be due to what one request
+            # wants, a proxy, say.
             self._note_misconfiguration(origin, error)
             raise
         if self.choices is not None:
@@ -287,8 +289,8 @@ class RobotsCache:
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
-        """Forget the project's answer, if its time has ended: it is no older copy of
-        the origin's."""
+        """Forget the project's own answer, whose time has ended, if it is still there:
+        it must not count as an older copy of the origin's file."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
             self._take(origin, Entry(str(origin)))
@@ -321,8 +323,8 @@ class RobotsCache:
 
         seconds = _POLL_SECONDS
         while True:
-            # What is stored, and if that isn't enough, whether this process may fetch
-            # (`granted`).
+            # The claim says what is stored and, if that isn't enough, whether this
+            # process may fetch (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
             # An older entry may come from before the storage became unreachable: we
@@ -333,16 +335,16 @@ class RobotsCache:
                     return state
             if claim.granted:
                 return None
-            # Another process is fetching. That time is nobody's fault, as if the fetch
-            # stood in a queue.
-            flight.queued(True)
+            # Another process is fetching. The time until it has is nobody's fault, as
+            # if the fetch stood in a queue.
+            flight.queued(is_queued=True)
             await pause(seconds)
-            flight.queued(False)
+            flight.queued(is_queued=False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
-        """Fetch robots.txt: twice if a connection to an origin is lost that has worked
-        so far."""
+        """Fetch robots.txt. If the connection to an origin that wasn't failing is lost,
+        fetch it once more."""
         settings = self._settings
         longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
@@ -382,22 +384,23 @@ class RobotsCache:
             return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=why)
 
     def page_answered(self, origin: Origin) -> None:
-        """Note that a page of *origin* answered. While its robots.txt doesn't, that
-        decides whether there are restrictions (choices.in_outage()), in later runs,
-        too."""
+        """Note that a page of *origin* answered. While its robots.txt doesn't answer,
+        this decides whether there are restrictions (choices.in_outage()), in later
+        runs, too."""
         state = self.table.get(origin)
         if state is None or state.entry.unreachable_since is None:
             return
         now = self._clock()
         if now >= state.status.until:
             return
+        # abs(): the clock may have been set back.
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
             state.entry = replace(state.entry, page_answered_at=_in_range(now))
             if self._storage is not None:
                 self._storage.publish(state.entry)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
-        """Make an entry of *answer*, and take it."""
+        """Make an entry of *answer*, and make that what is known of *origin*."""
         now = _in_range(self._clock())
         if answer.outcome is Outcome.UNREACHABLE:
             state = self.table.get(origin)
@@ -435,7 +438,7 @@ class RobotsCache:
         attempts = before.attempts + 1
         proxy_attempts = before.proxy_attempts
         dead_attempts = before.dead_attempts
-        if is_proxys:  # the row of dead attempts goes on
+        if is_proxys:  # says nothing about the host: dead_attempts stays
             proxy_attempts += 1
         elif is_dead_host(answer.error):
             dead_attempts += 1
@@ -535,8 +538,8 @@ class RobotsCache:
         setting = "" if choices is None else choices.setting_for(entry, origin, now)
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
-            # In running time, worked out once: the clock may be set before the attempt
-            # is due.
+            # This is running time, worked out once: the clock may be set before the
+            # attempt is due.
             retry_at = self._running() + max(0.0, until - now)
             return Failed(means, until, retry_at, setting)
         if entry.fetched_at is None:
@@ -561,9 +564,9 @@ def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
 
 
 def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
-    """Return until when *entry* can be used (REP.md sections 4 and 5). No time is
-    farther off than it can be: another user of the storage may have a clock that is
-    years ahead."""
+    """Return until when *entry* can be used (REP.md sections 4 and 5). A time that is
+    farther off than settings allow doesn't count: another user of the storage may have
+    a clock that is years ahead."""
     if entry.unreachable_since is None:
         until = entry.fresh_until
         longest = max(settings.cache_ttl, settings.cache_max_ttl)

@@ -74,7 +74,7 @@ class Choices:
         if answer.wall:
             return f"{answer.wall}, and REP_CHALLENGE is 'hold'"
         has_rules = answer.outcome is Outcome.RULES
-        # Last, since an entry's `body` is unpacked each time.
+        # This comes last, since an entry's `body` is unpacked each time.
         if has_rules and is_challenge(answer.status, answer.body):
             return "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
         return ""

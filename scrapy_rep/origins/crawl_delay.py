@@ -39,7 +39,7 @@ class CrawlDelay(ResolutionListener):
         table: OriginTable,
         storage: StorageClient | None = None,
     ) -> None:
-        """*storage*: shared by processes that take turns."""
+        """*storage*: shared by processes that take turns (turns.py)."""
         self._context = context
         self._stats = context.stats
         self._slots = context.engine.slots
@@ -57,7 +57,8 @@ class CrawlDelay(ResolutionListener):
         self._agents = agents
         self._table = table
         self._reported = BoundedSet()
-        """What was counted and logged: origins, each with what about it."""
+        """What was counted, so that it isn't counted again: pairs of an origin's name
+        and what it asks for."""
         # These log what happens to the first ten origins, then their number now and
         # then (engine/log.py).
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
@@ -79,9 +80,9 @@ class CrawlDelay(ResolutionListener):
     # What an origin asks for
 
     def seconds(self, state: OriginState, chain: Chain) -> float:
-        """Return the seconds between two requests to the origin, for the record: at
-        most ``REP_CRAWL_DELAY``; but if longer delays keep origins from being crawled,
-        all that it asks for; 0 if its robots.txt asks for none."""
+        """Return the seconds between two requests to the origin, for the record; 0 if
+        its robots.txt asks for none. A delay longer than ``REP_CRAWL_DELAY`` is cut to
+        that, unless such delays keep origins from being crawled."""
         if self._max_delay is None:
             return self._kept_seconds(state, chain)
         slowest = self._slowest(state, chain)
@@ -135,7 +136,8 @@ class CrawlDelay(ResolutionListener):
     # When its slot is slowed down
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Slow down the slot of the origin at once: requests may be waiting in it."""
+        """Slow down the slot of the origin at once: requests may be waiting in it.
+        Count an origin that gives a visit-time."""
         if flight.outcome is not Outcome.RULES:
             return
         request = flight.request
@@ -183,8 +185,8 @@ class CrawlDelay(ResolutionListener):
     def _state_of(self, request: Request) -> OriginState | None:
         """Return what is known of the origin of *request*; None if nothing is, or if
         the protocol doesn't cover its URL."""
-        # As the middleware's fast path looks origins up: most are found by what the URL
-        # begins with.
+        # This looks origins up as the middleware's fast path does: most are found by
+        # what the URL begins with.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
         prefix = url[: slash + 1]
@@ -214,7 +216,7 @@ class CrawlDelay(ResolutionListener):
 
     def _agents_in(self, key: str, state: OriginState, chain: Chain) -> set[Chain]:
         """Return the agents that use the slot *key* for the origin: *chain*, and those
-        before."""
+        that have used it before."""
         earlier = self._slots.agents_of(key, state.name)
         return {chain, *earlier}
 

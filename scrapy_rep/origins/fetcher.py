@@ -66,7 +66,7 @@ that wait for them."""
 
 OnQueue = Callable[[bool], object]
 """Is called with True when a request of ours enters a queue of the downloader, and with
-False when it leaves that: the time between is nobody's fault."""
+False when it leaves the queue: the time between is nobody's fault."""
 
 _META: dict[str, Any] = {
     "dont_obey_robotstxt": True,
@@ -79,7 +79,7 @@ _META: dict[str, Any] = {
     "download_warnsize": 0,
     # The status of a cut answer counts, too.
     "download_fail_on_dataloss": False,
-    # What curl and browsers log in with.
+    # curl and browsers log in with these.
     "ftp_user": "anonymous",
     "ftp_password": "guest",
 }
@@ -127,7 +127,7 @@ class Allowance:
     is sent. What waits in a queue of the downloader costs nothing."""
 
     each: float
-    """For each transfer."""
+    """What each transfer may take."""
     in_all: float = math.inf
     """What is left for all of them together."""
 
@@ -155,17 +155,17 @@ class Hop:
         """The download in progress."""
         self._is_over = False
         self.transfer = Transfer()
-        """The last one."""
+        """The last try's transfer."""
         self.slot = ExitStack()
-        """Takes back, once, the additional request that the downloader may have for it
-        (``EngineAccess.extra_slot()``)."""
+        """While it is open, the downloader may have one request more
+        (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
         """Forget who waited: log records and other people's lists keep requests, and so
         their meta. If the fetch was given up, free its connection at once. If its
         request still stands in the queue of a download slot, from which Scrapy takes
         nothing, see to it that it isn't sent when its turn comes."""
-        self._on_queue = _nobody
+        self._on_queue = _tell_nobody
         self._is_over = True
         if self._running is not None:
             self._running.cancel()
@@ -195,7 +195,7 @@ class Hop:
             response = await within(seconds, self._running, timeout)
         finally:
             self._allowance.in_all -= time.monotonic() - began
-            # Now: otherwise the downloader would start a page in this place.
+            # Close it now: otherwise the downloader would start a page in this place.
             self.slot.close()
         return keep_what_counts(response, transfer)
 
@@ -209,7 +209,7 @@ def _as_failure(failure: Failure) -> Failure:
     return failure
 
 
-def _nobody(is_queued: bool) -> None:
+def _tell_nobody(is_queued: bool) -> None:
     """Do nothing: nobody needs to know about queues (any more)."""
 
 
@@ -244,7 +244,7 @@ class Plain:
 
 def is_elsewhere(target: Origin, asked: Origin) -> bool:
     """Return whether *target*, to which *asked* redirects, isn't to see what is for
-    *asked* alone. A site that moves from http to https is the same."""
+    *asked* alone. A site that moves from http to https stays the same."""
     if target.host != asked.host:
         return True
     if asked.scheme == "http" and target.scheme == "https":
@@ -279,7 +279,8 @@ class Fetcher:
         self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         self._accepts_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
-        """A project that accepts cut pages accepts a cut robots.txt."""
+        """Whether a robots.txt that ends too early is accepted: it is if the project
+        accepts such pages."""
         # Connected while there are fetches: `bytes_received` is sent for every piece of
         # every page.
         handlers: dict[object, Callable[..., Any]] = {
@@ -297,7 +298,7 @@ class Fetcher:
         origin: Origin,
         page_request: Request,
         allowance: Allowance | None = None,
-        on_queue: OnQueue = _nobody,
+        on_queue: OnQueue = _tell_nobody,
     ) -> Answer:
         """Fetch *origin*'s robots.txt, once. Any error is an answer, except
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``.
@@ -390,8 +391,8 @@ class Fetcher:
         )
 
     async def _get(self, url: str, hop: Hop, page_request: Request) -> Response:
-        """Request *url*, and make sure that the response is its origin's, not a proxy's
-        or the project's."""
+        """Request *url*, and make sure that the response comes from the origin of
+        *url*, not from a proxy or the project."""
         request = self._request_for(url, hop, page_request)
         engine = self._context.crawler.engine
         assert engine is not None
@@ -401,6 +402,7 @@ class Fetcher:
                 # queue.
                 response = await engine.download_async(request)
             else:
+                # A project's own downloader can't: its queue counts, too.
                 response = await hop.download(request, engine.download_async)
         except Exception as error:
             if _proxy_of(hop, request):
@@ -448,8 +450,8 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # Not with a project's own downloader, which doesn't tell when a request leaves
-        # its queue.
+        # With a project's own downloader, nothing is noted: it doesn't tell when a
+        # request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hand_over():
             hop.queued()
 
@@ -508,14 +510,15 @@ def redirect_target(url: str, response: Response) -> str | None:
     if not 0 < len(location) <= MAX_HEADER:
         return None
     try:
-        # Encoded again: encoding depends on the scheme, which a relative URL lacks.
+        # The result is encoded again: encoding depends on the scheme, which a relative
+        # URL lacks.
         target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:
         return None
     if origin.scheme not in ("http", "https"):
         return None
-    # Without user info: it would be sent to that host.
+    # User info is left out, since it would be sent to that host.
     authority = str(origin).partition("://")[2]
     parts = urlsplit(target)._replace(netloc=authority, fragment="")
     target = parts.geturl()

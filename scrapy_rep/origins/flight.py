@@ -31,15 +31,15 @@ take to be handled."""
 
 @dataclass(frozen=True)
 class Limits:
-    """How long each may wait, in seconds."""
+    """How long requests may wait and fetches may take, in seconds."""
 
     grace: float
-    """A request that waits for a first fetch: so long from the fetch's start, then it
+    """How long a request waits for a first fetch, from when that began, before it
     counts as held."""
     max_wait: float
-    """A held request: so long, then it is given up (``REP_HOLD_MAX_WAIT``)."""
+    """How long a request is held before it is given up (``REP_HOLD_MAX_WAIT``)."""
     fetch: float
-    """A fetch: so long from when it is sent, then it fails."""
+    """How long a fetch may take, from when it is sent, before it fails."""
 
 
 class Owner(Protocol):
@@ -81,20 +81,20 @@ class Flight:
     owner: Owner | None = None
     """None for a flight that nobody waits for (in tests)."""
     again: bool = False
-    """It is a retry: requests are held for the origin already. It gives way to first
-    fetches."""
+    """Whether it is a retry: requests are held for the origin already. Retries give way
+    to first fetches."""
     began_at: float = 0.0
     """When it was needed first."""
     took_off_at: float | None = None
     """When it left our queue; None before."""
     sent_at: float | None = None
-    """When it last left another queue: the downloader's, or behind another process;
-    None before."""
+    """When it last left a queue that isn't ours (the downloader's, or that behind
+    another process); None before."""
     has_place: bool = False
     """It is in flight, and has one of the places that flights may have at a time."""
     is_slow: bool = False
-    """It has been in flight for long, so another one may have its place among the quick
-    ones."""
+    """It has been in flight for long (:data:`.queue.SLOW_SECONDS`), so another one may
+    have its place among the quick ones, which aren't slow."""
     patience: int = 1
     """How many times as long as others it may be in flight before it is slow."""
     is_abandoned: bool = False
@@ -109,14 +109,15 @@ class Flight:
     fetches: int = 0
     """How often this process has requested the origin's robots.txt for this flight."""
     asked_at: float | None = None
-    """When this process first requested it, in seconds since the epoch."""
+    """When this process first requested robots.txt for it, in seconds since the
+    epoch."""
     before: Entry | None = None
-    """What was known when this process first requested it."""
+    """What was known of the origin before that."""
     answer: Answer | None = None
     """The answer to this process; None if another process's answer came from the
     storage."""
     outcome: Outcome | None = None
-    """What that answer means, whoever got it."""
+    """What the answer means, whoever got it."""
 
     # Set by the flights when the answer is known.
     answered_at: float = 0.0
@@ -124,8 +125,8 @@ class Flight:
     state: OriginState | None = None
     """What the answer has made known."""
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """While it lands, those who wait for it in coroutines of their own. Before, they
-    are in the origin's queue (:attr:`.queue.Queue.callers`)."""
+    """While it is being told, those who wait for it in coroutines of their own. Before,
+    they are in the origin's queue (:attr:`.queue.Queue.callers`)."""
     result: OriginState | Exception | None = None
     """What those who wait are told; None until it has landed."""
 
@@ -147,7 +148,7 @@ class Flight:
         return self.began_at + seconds - now
 
     def patient_until(self, limits: Limits) -> float:
-        """Return until when those whose time is over wait for this fetch."""
+        """Return until when those whose time is over still wait for this fetch."""
         since = self.sent_at or self.took_off_at or self.began_at
         # If the fetch fails in time, requests fail with its reason, and not for want of
         # an answer.

@@ -1,6 +1,6 @@
 """Fetches of robots.txt (flight.py): one per origin in this process, a limited number
-at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md has the
-life of one: "A fetch".
+at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md, "A
+fetch", tells what happens to one.
 
 Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
 sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
@@ -48,9 +48,9 @@ from scrapy_rep.protocol import Origin
 logger = get_logger(__name__)
 
 _FETCHES_PER_SLOT = 4
-"""Quick fetches at a time for each of CONCURRENT_REQUESTS. They may be more than pages,
-since they have room of their own in the downloader (``EngineAccess.extra_slot()``), and
-are small."""
+"""Quick fetches (which aren't slow: :data:`.queue.SLOW_SECONDS`) at a time for each of
+CONCURRENT_REQUESTS. They may be more than pages, since they have room of their own in
+the downloader (``EngineAccess.extra_slot()``), and are small."""
 
 _SLOW_FACTOR = 4
 """All fetches at a time, slow ones included, may be so many times the quick ones:
@@ -87,8 +87,9 @@ class ResolutionListener:
 
 
 class WaitingRoom:
-    """Acts for the requests at the gate: :class:`.holding.Holding` does. This one is
-    for crawls without a gate, so nobody waits in it."""
+    """Acts for the requests at the gate (holding/gate.py): its subclass
+    :class:`.holding.Holding` does. This one is for crawls without a gate, so nobody
+    waits in it."""
 
     def answered(self, queue: Queue, state: OriginState) -> None:
         """Do what *state* means to the requests in *queue*. Listeners have been told of
@@ -98,8 +99,8 @@ class WaitingRoom:
         """Handle that there will be no answer: a misconfiguration, or a bug."""
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due. After an ``ASK``, the flights fetch robots.txt if
-        this hasn't."""
+        """Do a *step* that is due. After ``ASK``, the flights have robots.txt fetched,
+        unless this has begun to."""
 
 
 class Flights:
@@ -147,14 +148,14 @@ class Flights:
         self._slow: _Line = OrderedDict()
         """Those that are slow."""
         self._telling: set[Flight] = set()
-        """Those of whose answers listeners are being told."""
+        """Flights of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """What those get who ask once the spider closes: a flight that has landed.
-        Until then it has no result."""
+        """The flight that those get who ask once the spider closes: it has landed then.
+        Before, it has no result."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
-        """Slow flights are put off if others need their place: there are no further
-        connections."""
+        """Whether slow flights are put off if others need their place, since there are
+        no further connections."""
         if self._slow_give_way:  # half of the connections are for pages
             self._max_quick = max(1, concurrency // 2)
             self._max_running = self._max_quick
@@ -278,7 +279,7 @@ class Flights:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
         elif step is Step.APPLY and queue.being_told:
-            # Listeners take longer than those who wait may have to.
+            # Those who wait don't wait any longer for listeners.
             latest = now + ROUNDING - self.limits.grace
             for flight in list(queue.being_told):
                 if flight.answered_at <= latest:
@@ -287,7 +288,7 @@ class Flights:
             self._apply(queue)
         else:
             self._room.act(queue, step)
-            if step is Step.ASK:
+            if step is Step.ASK:  # begin a fetch, unless there is one now
                 self.to(queue.origin, again=True)
 
     def _count_as_slow(self, flight: Flight) -> None:
@@ -322,8 +323,8 @@ class Flights:
         queue.begin(flight, now)
         line = self._again if again else self._first
         line[flight] = None
-        # Not now: the caller may be a handler, which must return before it is called
-        # back.
+        # It doesn't take off now: the caller may be a handler, which must return before
+        # it is called back.
         self._let_take_off_soon()
         self.settle(queue)
         return flight
@@ -361,13 +362,14 @@ class Flights:
             flight.has_place = True
             queue = self.queue_of(flight.origin)
             queue.take_off(self.clock())
-            # A task of its own: it survives the request that began it.
+            # The flight gets a task of its own, which survives the request that began
+            # it.
             flight.running = deferred_from_coro(self._fly(flight))
             # The place becomes free here and not in _fly(), since a task that is
             # cancelled at once does not even begin.
             flight.running.addBoth(self._came_down, flight)
-            # Anew: without asyncio, the fetch may have ended already, and its queue may
-            # be forgotten.
+            # Look the queue up anew: without asyncio, the fetch may have ended already,
+            # and its queue may be forgotten.
             self.settle(self.queue_of(flight.origin))
 
     def _has_place(self) -> bool:
@@ -379,13 +381,13 @@ class Flights:
         return self._quick < self._max_quick
 
     def _put_off_slow(self) -> None:
-        """Break off as many slow flights as there are first attempts without a place.
-        What is broken off was no attempt. It is made again when no first attempt waits,
-        and may take twice as long: so a silent origin keeps its place at last until it
-        has failed."""
+        """Break off as many slow flights as there are first attempts without a place. A
+        fetch that is broken off doesn't count as an attempt. It is made again when no
+        first attempt waits, and may take twice as long: so a silent origin keeps its
+        place at last until it has failed."""
         free_places = self._max_running - self._running
         without_place = max(0, len(self._first) - free_places)
-        # Others were cancelled, and have not ended so far.
+        # The other slow ones were cancelled, and have not ended so far.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
         for flight in slow[:without_place]:
             later = flight.later()
@@ -418,8 +420,8 @@ class Flights:
             self._quick -= 1
         self._slow.pop(flight, None)
         if self._first or self._again:
-            # Not now: without asyncio, hundreds may end at once, each within the end of
-            # the one before.
+            # They don't take off now: without asyncio, hundreds may end at once, each
+            # within the call that ends the one before.
             self._let_take_off_soon()
 
     async def _fly(self, flight: Flight) -> None:
@@ -431,16 +433,16 @@ class Flights:
                 raise
             await self._failed(flight, error)
             return
-        # Before listeners are told: one may wait for another fetch, even of this
-        # origin.
+        # The place is free before listeners are told: one may wait for another fetch,
+        # even of this origin.
         self._free_place(flight)
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, self.clock())
         flight.state = state
         flight.answered_at = self.clock()
-        # It lands: those who have waited so far are told once listeners have been.
-        # Those who come from now on (handlers of the signal `robots_resolved`, say) see
-        # the new status, or wait for the next answer.
+        # Those who have waited so far are told once listeners have been. Those who come
+        # from now on (handlers of the signal `robots_resolved`, say) see the new
+        # status, or wait for the next answer.
         flight.callers = queue.remove_callers()
         queue.being_told.append(flight)
         self.settle(queue)
@@ -481,10 +483,8 @@ class Flights:
     def _landed(self, queue: Queue, flight: Flight) -> None:
         """Let those go on who wait for *flight*: all listeners have been told, or one
         takes too long."""
-        if (
-            flight not in queue.being_told
-        ):  # they went on before, when that listener took too long
-            return
+        if flight not in queue.being_told:
+            return  # they went on before, when a listener took too long
         queue.being_told.remove(flight)
         assert flight.state is not None
         with self._isolated("holding of requests"):
@@ -542,7 +542,7 @@ class Flights:
             for flight in queue.being_told:
                 callers += flight.callers
                 flight.callers = []
-            # Listeners may still be told; those in the queue are told now.
+            # Those who wait are told now, though listeners may not have been told yet.
             queue.being_told = []
             if queue.fetch is not None:
                 flight = queue.fetch
@@ -552,8 +552,8 @@ class Flights:
 
 
 def _as_bug(error: BaseException) -> Exception:
-    """Return what to tell those who wait of an unexpected *error*. Not that something
-    was cancelled: they must not think that they were."""
+    """Return what to tell those who wait of an unexpected *error*. It is no
+    cancellation: they must not think that they were cancelled."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
         name = type(error).__name__
         return RuntimeError(f"the fetch was cancelled ({name})")

@@ -69,7 +69,7 @@ class Origins:
         )
         self._listeners: list[ResolutionListener] = []
         """Notified of answers, one after the other. RepMiddleware (middleware.py) says
-        why in which order."""
+        why in this order."""
         self._isolated = Isolation(context.crawler)
         """Logs a bug within its block in place of raising it (engine/log.py)."""
 
@@ -90,8 +90,8 @@ class Origins:
             flight.outcome = flight.answer.outcome
         chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
-            # Now, while the answer's body is at hand. Listeners and requests find the
-            # rules read.
+            # Read them now, while the answer's body is at hand. Listeners and requests
+            # find the rules read.
             await self.cache.read(state, chain, body)
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None or chain is not self.agents.usual:

@@ -1,5 +1,5 @@
 """What to do with a request, given what is known of its origin (REP.md section 4):
-whether it goes on, waits, is held, is judged, fails or passes."""
+whether it goes on, waits, is held, is judged by the rules, fails or passes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ NO_REASON = Drop("")
 
 
 class Action(Enum):
-    """What to do with a request."""
+    """What to do with a request. The gate is holding/gate.py."""
 
     LEAVE = "let it go on to the middleware"
     STAY = "keep it at the gate until there is an answer"
@@ -93,8 +93,8 @@ WAIT = Advice(Action.WAIT)
 
 class Policy:
     """The one place that decides what to do with a request, except when a held
-    request's time is over, or there is no room to hold those that waited:
-    holding/holding.py does. Pure: no I/O, no clock."""
+    request's time is over, or there is no room to hold those that waited: then
+    holding/holding.py decides. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:
         self.unreachable = settings.unreachable
@@ -106,17 +106,17 @@ class Policy:
         """After so many failures in a row to resolve the host or to connect, waiting is
         no use."""
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
-        """Seconds that a direct download waits for the next attempt, no more than a
-        held request."""
+        """Seconds that a direct download (which passes no gate) waits for the next
+        attempt: at most as long as a held request."""
         last_quarter = settings.hold_max_wait / _LAST_SHARE
         self._extra_pause = min(settings.retry_delay, last_quarter)
         """Seconds between an attempt and an extra attempt (see the top of this module),
         at least."""
 
     def at_the_gate(self, state: OriginState | None, *, full: bool) -> Advice:
-        """Return what to do with a request from the scheduler. *state* is what is known
-        of its origin; None: a fetch is due. *full*: no more requests to it may be
-        held."""
+        """Return what to do with a request from the scheduler, at the gate
+        (holding/gate.py). *state* is what is known of its origin; None: a fetch is due.
+        *full*: no more requests to it may be held."""
         if state is not None and not self.is_worth_waiting(state):
             return LEAVE
         if not full:

@@ -13,8 +13,8 @@ scheduler stand in it at one of three stages, and move by its methods alone:
 coroutines of their own.
 
 :func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
-each origin with somebody in its queue has a fetch that is queued, in flight or being told
-(flight.py), a step with a time, or a turn to leave.
+each origin with somebody in its queue has a fetch that is queued, in flight or being
+told (flight.py), a step with a time, or a turn to leave (:attr:`Queue.has_turn`).
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
 How long a request has waited is measured by its queue's own clock. That clock also
@@ -52,7 +52,8 @@ LATE_COUNT = 4
 late."""
 
 VERY_LATE_SECONDS = 2.5
-"""Seconds from when a fetch was needed, after which none of them counts."""
+"""Seconds from when a fetch was needed, after which none of the requests that wait for
+it counts."""
 
 SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a
@@ -108,10 +109,10 @@ _NO_COUNTS = _Counts()
 
 
 class Lateness(Enum):
-    """How long the answer to a fetch has been awaited. While a first one is late, fewer
-    of those who wait count (:meth:`Queue._counted`), so that the gate goes on. Once it
-    is very late, those for which there is no room are turned away: who waits
-    (``Holding._hold_late``), and who comes (``Gate._is_full``)."""
+    """How long the answer to a fetch has been awaited. While a first answer is late,
+    fewer of those who wait count (:meth:`Queue._counted`), so that the gate goes on.
+    Once it is very late, requests for which there is no room are turned away: those
+    that wait (``Holding._hold_late``) and those that come (``Gate._is_full``)."""
 
     NOT_LATE = "as usual"
     LATE = "longer than most take"
@@ -156,7 +157,7 @@ class Queue:
     released_at: float = 0.0
     """When the answer came that releases them, in seconds of this queue's clock."""
     good_until: float = 0.0
-    """Until this running time of the crawl, that answer releases them, even if the
+    """Until when, in the crawl's running time, that answer releases them, even if the
     answer may not be kept so long."""
     has_turn: bool = False
     """Whether the gate is going to let some leave."""
@@ -169,7 +170,7 @@ class Queue:
     # What the gate and the log remember until nobody is left
     extra_attempt: int = 0
     """The number (``entry.attempts``) of the last attempt that was made only because
-    the time of held requests was over."""
+    the time of held requests was over (policy.py)."""
     is_answered: bool = False
     """Whether an answer, or at least a failure, has come since there was somebody in
     it."""
@@ -192,7 +193,7 @@ class Queue:
     _stopped_at: float | None = None
     """When its clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
-    """Seconds for which its clock stood still before that."""
+    """Seconds for which its clock stood still earlier."""
     _clock_before: float = 0.0
     """What its clock showed when the fetch took off."""
     _reported: _Counts = _NO_COUNTS
@@ -247,7 +248,8 @@ class Queue:
         return now - stopped_for
 
     def stop_clock(self, now: float) -> None:
-        """From now on, let no time count; nothing if the clock stands still already."""
+        """From now on, let no time count; do nothing if the clock stands still
+        already."""
         if self._stopped_at is None:
             self._stopped_at = now
 
@@ -325,11 +327,11 @@ class Queue:
         """Bring :attr:`tally` up to date. Whatever changes the queue's lengths ends
         with this."""
         before = self._reported
-        counts = _Counts(self.unheld, self.count, self._counted())
-        self._reported = counts
-        self.tally.waiting += counts.waiting - before.waiting
-        self.tally.held += counts.held - before.held
-        self.tally.counted += counts.counted - before.counted
+        current = _Counts(self.unheld, self.count, self._counted())
+        self._reported = current
+        self.tally.waiting += current.waiting - before.waiting
+        self.tally.held += current.held - before.held
+        self.tally.counted += current.counted - before.counted
 
     def become_late(self, lateness: Lateness) -> None:
         """Note that the answer to the fetch is late, or very late."""
@@ -364,9 +366,9 @@ class Queue:
         self.report()
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
-        """Hold the first *count* of those that wait: what *keep* returns for each (with
-        its row on disk, say). Return them as they were. For those that still wait there
-        is no room."""
+        """Hold the first *count* of those that wait. *keep* returns each as it is to be
+        held (with its row on disk, say). Return them as they were. For those that still
+        wait there is no room."""
         moving = self.waiting[:count]
         self.waiting = self.waiting[count:]
         self.without_room = len(self.waiting)
@@ -386,16 +388,17 @@ class Queue:
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
         """Let those leave that came until *before*, a time of this queue's clock: to
         fail, if there is a reason *why*, otherwise because they are released."""
-        if self.fails != (why is not None):
+        are_to_fail = why is not None
+        if self.fails != are_to_fail:
             # Those that are about to leave would do so for the other reason.
             self.recall(now)
-        self.fails = why is not None
+        self.fails = are_to_fail
         if why is not None:
             self.why = why
         else:
             self.released_at = self.clock(now)
         if before == math.inf and not self.leaving_held:
-            # All of them, which are a heap already: to build a heap of 100,000 again
+            # All leave, and they are a heap already: to build a heap of 100,000 again
             # takes long.
             self.leaving_held = self.held
             self.held = []
@@ -515,7 +518,7 @@ def steps(
     known of the origin.
 
     Pure. Steps whose time has come are due; the first of the others is the queue's
-    wake-up. With nobody waiting, and no fetch, there is none: those that are leaving
+    wake-up. With nobody waiting, and no fetch, there is no step: those that are leaving
     have a turn.
     """
     fetch = queue.fetch

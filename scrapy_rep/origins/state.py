@@ -19,11 +19,12 @@ _MAX_PARSED = 2000
 compared to a page."""
 
 _LEAVING_SHARE = 50
-"""One in so many origins (or of their bytes) leave together: finding the least recently
-used takes a while, and keeping them in order would cost every request."""
+"""The share (a fiftieth) of the origins, or of their bytes, that leaves at a time: to
+find the least recently used takes a while, and to keep them in order would cost every
+request."""
 
 _MAX_PREFIXES = 4
-"""URL prefixes of one origin on the hot path. An origin has several:
+"""How many URL prefixes of one origin the fast path knows. An origin has several:
 HTTP://EXAMPLE.com:80/ is one."""
 
 _OVERHEAD_BYTES = 900
@@ -50,7 +51,7 @@ class OriginState:
     rules: Rules | None = None
     """The rules for the usual agent (:attr:`.agents.Agents.usual`). The middleware's
     fast path applies them until ``status.until``. If they are None, or don't allow the
-    path, it looks closer."""
+    path, the request takes the longer way: :meth:`.origins.Origins.decide`."""
     allowed: int = 0
     """Requests that passed on the fast path and aren't on record
     (reporting/recorder.py) so far."""
@@ -90,8 +91,8 @@ class OriginState:
         return self.entry.url or self.origin.robots_url
 
     def become(self, status: Status) -> None:
-        """Replace the status. The fast path gets rules again by the next request that
-        looks closer."""
+        """Replace the status. The fast path has no rules from now on, until a request
+        that takes the longer way sets them."""
         self.status = status
         self.rules = None
 
@@ -194,6 +195,8 @@ class OriginTable:
         if is_too_many or self._parsed_bytes > self._max_parsed_bytes:
             self._pack_oldest(state)
         if self._packed is not None:
+            # The latest may be larger than the half for parsed ones. The packed ones
+            # keep their half.
             parsed_bytes = min(self._parsed_bytes, self._max_parsed_bytes)
             max_packed = self._max_origins - len(self._parsed)
             max_packed_bytes = self._max_bytes - parsed_bytes
@@ -259,8 +262,8 @@ class OriginTable:
         """Move a parsed origin to the packed ones."""
         del self._parsed[state.name]
         self._parsed_bytes -= state.size
-        # Who still has a reference must not decide by it any more: it gets no more
-        # updates.
+        # Who still has a reference must not decide by the state any more: it gets no
+        # more updates.
         state.become(expired(state.status))
         for listener in self._listeners:
             listener(state)

@@ -9,15 +9,16 @@ every case, impossible ones included.
 - ``Fresh``: an answer that counts: rules, or no restrictions.
 - ``Stale``: the last fetch failed, and an older copy applies until the next attempt.
 - ``Unreachable``: the last fetch failed, and nothing says what is allowed.
-- ``Unrestricted``: it has failed for so long that there are no restrictions (30 days).
-- ``Expired``: time is over for one of the four above. A fetch is due; for requests that
-  had passed the gate by then, what was known still counts.
+- ``Unrestricted``: fetches have failed for so long (30 days) that there are no
+  restrictions.
+- ``Expired``: the time of one of the four above is over. A fetch is due; for requests
+  that had passed the gate (holding/gate.py) by then, what was known still counts.
 - ``Misconfigured``: the project's own settings prevent the fetch. Trying again can't
   help for a while. After that, what else was known counts again: the cache (cache.py)
   keeps this status beside it.
 
 That somebody asks, or waits no more, changes no status. An origin that was packed
-(state.py) is judged anew from its entry (``Stored``); one that was forgotten is
+(state.py) gets a new status from its entry (``Stored``); one that was forgotten is
 ``Unknown``. That a fetch is queued or in flight is no status either: who waits for it
 is in queue.py. Nor is the end of the crawl, which is the same for all origins:
 :meth:`.flights.Flights.end`.
@@ -154,8 +155,8 @@ class Answered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(Event):
-    """A fetch failed. What counts now depends on the copy at hand and on how long it
-    has failed."""
+    """A fetch failed. What counts now depends on the copy at hand and on how long
+    fetches have failed."""
 
     means: type[Failing]
     """The status that follows."""
@@ -181,8 +182,9 @@ class NotAccepted(Event):
 @dataclass(frozen=True, slots=True)
 class TimeIsOver(Event):
     """The time of the status (``until``) is over. No alarm rings then:
-    :meth:`.cache.RobotsCache.get` notices it when a request asks, and ``status_of`` for
-    ``Fresh`` alone. It also happens to what leaves memory (state.py)."""
+    :meth:`.cache.RobotsCache.get` notices it when a request asks; so does
+    ``status_of``, but only for ``Fresh``. It also happens to what leaves memory
+    (state.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class Targets:
         self._public = BoundedSet()
         """Hosts that have resolved to a public address."""
         self._private = BoundedSet()
-        """Hosts that have resolved to a private address. A host may be in both."""
+        """Hosts that have resolved to a private address. A host may be in both sets."""
         self._log = Limiter(logger, "connections refused")
         if not private_hosts:
             crawler.signals.connect(self._opened, scrapy_signals.spider_opened)
@@ -354,31 +354,32 @@ def _text_of(address: IAddress) -> str:
 
 
 class _Getaddrinfo:
-    """Stands in for an event loop's method ``getaddrinfo`` in the same way."""
+    """Stands in for an event loop's method ``getaddrinfo`` as :class:`_Resolver` does
+    for the reactor's resolver."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
     async def __call__(self, host: Any, port: Any, **kwargs: Any) -> list[Any]:
-        places: list[Any] = await self.inner(host, port, **kwargs)
+        infos: list[Any] = await self.inner(host, port, **kwargs)
         name = str(host or "")
         if isinstance(host, bytes):
             name = host.decode("latin-1")
-        allowed_places = []
-        for place in places:
-            if _check_by_all(name, _address_in(place)):
-                allowed_places.append(place)
-        if places and not allowed_places:
+        allowed_infos = []
+        for info in infos:
+            if _check_by_all(name, _address_in(info)):
+                allowed_infos.append(info)
+        if infos and not allowed_infos:
             raise socket.gaierror(
                 socket.EAI_NONAME,
                 "another host leads to it, and its address is private",
             )
-        return allowed_places
+        return allowed_infos
 
 
-def _address_in(place: Any) -> str:
+def _address_in(info: Any) -> str:
     """Return the address in one of the tuples that ``getaddrinfo()`` returns."""
-    *_, socket_address = place
+    *_, socket_address = info
     return str(socket_address[0])
 
 
@@ -411,10 +412,10 @@ async def look_up(host: str) -> Sequence[str]:
     with suppress(OSError, ValueError):  # ValueError: *host* is no valid name
         if is_reactor_installed():
             return await _look_up_with_reactor(host)
-        places = await asyncio.get_running_loop().getaddrinfo(
+        infos = await asyncio.get_running_loop().getaddrinfo(
             host, None, type=socket.SOCK_STREAM
         )
-        return list(map(_address_in, places))
+        return list(map(_address_in, infos))
     return []
 
 

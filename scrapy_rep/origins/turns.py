@@ -19,9 +19,9 @@ from scrapy_rep.storages.client import StorageClient
 
 class Turns:
     """Sends what waits in slowed slots, one request at a time, each at a moment that
-    the storage gives to this process alone. A moment is asked for when the request
-    before it has come back, and only if another one waits. So a process that dies
-    leaves at most one moment unused for each slot.
+    the storage gives to this process alone: its turn. A moment is asked for when the
+    request before it has come back, and only if another one waits. So a process that
+    dies leaves at most one moment unused for each slot.
 
     Slots are paced (:class:`.access.PacedSlot`): they send a request only when they are
     told to."""
@@ -32,8 +32,8 @@ class Turns:
         storage: StorageClient,
         delay_of: Callable[[Request], tuple[str, float]],
     ) -> None:
-        """*delay_of* returns the origin of a request, and the seconds between two of
-        its requests; 0 if it has no delay."""
+        """*delay_of* returns the origin of a request, and the seconds between two
+        requests to that origin; 0 if it has no delay."""
         self._stats = context.stats
         self._slots = context.engine.slots
         self._storage = storage
@@ -46,7 +46,7 @@ class Turns:
         slowed, pace it."""
         slot = self._slots.paced(key, take=True)
         if slot is not None:
-            call_later(0, self._send_next, key)  # the request is in the queue then
+            call_later(0, self._send_next, key)  # by then, the request is in the queue
 
     def came_back(self, key: str, request: Request) -> None:
         """Note that the transfer of *request*, from the slot *key*, has ended."""

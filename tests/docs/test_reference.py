@@ -193,14 +193,11 @@ def test_environments_and_files_that_are_named_are_there() -> None:
     ] == []
 
 
-def test_every_folder_and_mark_is_explained() -> None:
+def test_every_folder_is_explained() -> None:
+    """Marks are in tests/README.md, see tests/test_how_to.py."""
     layout = section(TEXT, "Layout")
     folders = [path.parent.name for path in ROOT.glob("scrapy_rep/*/__init__.py")]
     assert [folder for folder in folders if f"{folder}/" not in layout] == []
-    marks = config("setup.cfg")["tool:pytest"]["markers"].strip()
-    text = section(TEXT, "How the tests are organised")
-    for mark in re.findall(r"^(\w+):", marks, re.MULTILINE):
-        assert f"`{mark}`" in text or mark == "needs_reactor"
 
 
 def test_workflows_run_the_same_commands() -> None:
