@@ -1,5 +1,6 @@
-"""``scrapy robots --compare OLD NEW [URL…]``: what changes from one robots.txt to another, in verdicts
-on URLs or, without any, in the lines that mean something to somebody. No Scrapy."""
+"""``scrapy robots --compare OLD NEW [URL…]``: what changes from one robots.txt to
+another. With URLs, these are verdicts; without any, the lines that mean something to a
+crawler. This module imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def compare(task: Task) -> None:
     files: dict[str | None, RobotsFile] = {}
 
     def keep(robots: RobotsFile) -> None:
-        body = cut(robots.body)  # the part that counts
+        body = cut(robots.body)  # only this part of it counts
         files[robots.facts.file] = replace(robots, body=body)
 
     old_name, new_name = task.options.compare
@@ -47,27 +48,27 @@ def compare(task: Task) -> None:
     old = files[_file_of(old_name)]
     new = files[_file_of(new_name)]
     agents = asked_of(task, [old, new], task.named)
-    if not agents:
+    if not agents:  # no option names any
         agents = agents_of([old, new], ())
     verdicts = _Verdicts(task, agents, old, new)
     for question in task.questions(of_file=True, needs_one=bool(task.arguments)):
         verdicts.compare(question)
-    # A status: there were URLs, but none is valid.
+    # If no URL was compared, a status tells that there were URLs, but no valid ones.
     if verdicts.url_count or task.statuses:
         verdicts.summarise()
-        changed = verdicts.changed
-        total = counted(changed, "verdict")
+        change_count = verdicts.change_count
+        total = counted(change_count, "verdict")
     else:
-        changed = _print_changed_lines(task, agents, old, new)
-        total = counted(changed, "line")
+        change_count = _print_changed_lines(task, agents, old, new)
+        total = counted(change_count, "line")
     task.output.line(f"# {total} changed")
-    if changed:
+    if change_count:
         task.statuses.add(ExitStatus.FOUND)
 
 
 def _file_of(name: str) -> str:
-    """Return what ``facts.file`` is for one of the arguments of ``--compare``: the URL of the robots.txt
-    for any URL of its site, and the name of a file as it is."""
+    """Return what ``facts.file`` is for an argument of ``--compare``: the name of a
+    file is itself; for a URL, it is the URL of its site's robots.txt."""
     return origin_of_url(name).robots_url if "://" in name else name
 
 
@@ -84,28 +85,29 @@ class _Verdicts:
         self._task = task
         self._old = old
         self._new = new
-        self._counts: dict[Chain, Counter[str]] = {}
-        """Of each agent: on how many URLs the verdict changes, by a text such as "allowed -> disallowed"."""
-        for agent in agents:
-            self._counts[agent] = Counter()
+        self._url_counts: dict[Chain, Counter[str]] = {}
+        """Of each agent: how many URLs have each change of verdict, which is a text
+        such as "allowed -> disallowed"."""
+        for chain in agents:
+            self._url_counts[chain] = Counter()
         self.url_count = 0
         """How many URLs were compared."""
 
     @property
-    def changed(self) -> int:
+    def change_count(self) -> int:
         """How many verdicts change, over all agents."""
-        return sum(counts.total() for counts in self._counts.values())
+        return sum(url_counts.total() for url_counts in self._url_counts.values())
 
     def compare(self, question: Question) -> None:
         """Print the agents for whom the verdict on a URL changes."""
         self.url_count += 1
-        for chain, counts in self._counts.items():
+        for chain, url_counts in self._url_counts.items():
             before = self._explain(self._old, question, chain)
             after = self._explain(self._new, question, chain)
             if before.verdict == after.verdict:
                 continue
             change = f"{before.verdict} -> {after.verdict}"
-            counts[change] += 1
+            url_counts[change] += 1
             old = before.as_dict()
             new = after.as_dict()
             url = question.url
@@ -130,14 +132,15 @@ class _Verdicts:
         )
 
     def summarise(self) -> None:
-        """Print how many verdicts change for each agent. Those with equal numbers share a line."""
+        """Print how many verdicts change for each agent. Agents with equal numbers
+        share a line."""
         names_by_numbers: dict[str, list[str]] = {}
-        for chain, counts in self._counts.items():
-            if not counts:
+        for chain, url_counts in self._url_counts.items():
+            if not url_counts:
                 continue
             numbers = []
-            for change, count in counts.items():
-                numbers.append(f"{counted(count, 'URL')} {change}")
+            for change, url_count in url_counts.items():
+                numbers.append(f"{counted(url_count, 'URL')} {change}")
             names = names_by_numbers.setdefault(", ".join(numbers), [])
             names.append(name_of(self._task, chain))
         for text, names in names_by_numbers.items():
@@ -148,76 +151,83 @@ class _Verdicts:
 
 # -- lines -----------------------------------------------------------------------------------
 
-# Kinds of lines below a list of agents (`user-agent` lines). A list is complete, so that the next
-# `user-agent` line begins another one, once a rule stands below it. For lines of the other kinds, it is
-# also complete once a line of their own kind does (REP.md sections 7, 11 and 12).
+# Lines below a list of agents (`user-agent` lines) are of three kinds. A rule completes
+# the list: the next `user-agent` line begins another one. A line of another kind
+# completes the list for lines of its own kind only (REP.md sections 7, 11 and 12).
 _RULE_LINE = "rule"
 _PACE_LINE = "pace"
 _USE_LINE = "use"
 _KINDS_OF_LINES = (_RULE_LINE, _PACE_LINE, _USE_LINE)
 
-# Fields of lines of the last kind.
+# The fields of lines of the kind _USE_LINE.
 _FIELDS_ABOUT_USE = ("content-usage", "content-signal")
 
-# Field and value of a line with a field that the parser (field_of in protocol/syntax.py) doesn't know.
-_OTHER = re.compile(r"[ \t\v\f]*([a-zA-Z][a-zA-Z0-9_-]{0,39})[ \t\v\f]*:([^#]*)")
+# Matches a line with a field that the parser (field_of in protocol/syntax.py) doesn't
+# know. The two parentheses hold the field and its value.
+_OTHER_FIELD = re.compile(r"[ \t\v\f]*([a-zA-Z][a-zA-Z0-9_-]{0,39})[ \t\v\f]*:([^#]*)")
 
 
 class _Line(NamedTuple):
+    """A line of a robots.txt, without its comment."""
+
     number: int
     text: str
 
 
 _Lines = dict[object, _Line]
-"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same have the same key."""
+"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same
+have the same key."""
 
 
 @dataclass(eq=False)
 class _Block:
-    """Lines of one kind below a list of agents, which are about all of these agents."""
+    """The lines of one kind below a list of agents; they are about all of these."""
 
     is_list_complete: bool = False
-    """Whether the next ``user-agent`` line begins another list, and so another block."""
+    """Whether the next ``user-agent`` line begins another list and block."""
     lines: _Lines = field(default_factory=dict)
 
 
 class _Meanings:
-    """What the lines of a file mean, and to whom. What stands twice counts once."""
+    """What the lines of a file mean, and to whom. Of lines that mean the same to the
+    same agents, only the first is kept."""
 
     def __init__(self, body: bytes) -> None:
         self.of_file: _Lines = {}
-        """Lines that belong to no group: sitemaps, and fields that the protocol doesn't know."""
+        """Lines that belong to no group: sitemaps, and fields of no standard."""
         self._has_group = False
         """Whether a ``user-agent`` line was read."""
-        self._named: dict[str, _Line] = {}
+        self._agent_lines: dict[str, _Line] = {}
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
-        """Of each token: the blocks of its lists of agents, each once."""
+        """Of each token: the blocks below the lists that name it, each once."""
         self._current_blocks: dict[str, _Block] = {}
-        """Of each kind of lines: the block of the last list of agents. The next line belongs to it."""
+        """Of each kind of lines: the block to which the next such line belongs."""
         for kind in _KINDS_OF_LINES:
+            # Complete, so that the first `user-agent` line begins a block of its own.
             self._current_blocks[kind] = _Block(is_list_complete=True)
         for number, row in enumerate(normalise(body).split("\n"), 1):
             self._read(number, row)
 
     def of(self, token: str) -> _Lines:
-        """Return the lines that are about the agent *token*, its first ``user-agent`` line included."""
+        """Return the lines that are about the agent *token*, with the first
+        ``user-agent`` line that names it."""
         token = token.lower()
-        if token not in self._named:
+        if token not in self._agent_lines:
             return {}
-        lines: _Lines = {"user-agent": self._named[token]}
+        lines: _Lines = {"user-agent": self._agent_lines[token]}
         for block in self._blocks[token]:
             for meaning, line in block.lines.items():
                 lines.setdefault(meaning, line)
         return lines
 
     def _read(self, number: int, row: str) -> None:
-        """Add a line of the file to what it belongs to."""
+        """Add a line of the file to the groups it belongs to, or to the whole file."""
         without_comment = row.partition("#")[0].strip(SPACE)
         line = _Line(number, readable(without_comment))
         known_field = field_of(row)
         if known_field is None:
-            match = _OTHER.match(row)
+            match = _OTHER_FIELD.match(row)
             if match is not None:
                 other_name = match[1].lower()
                 other_value = match[2].strip(SPACE)
@@ -245,9 +255,9 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
-        """Add a ``user-agent`` line: *token* gets what is said from here on, of each kind."""
+        """Add a ``user-agent`` line: lines of all kinds below it are about *token*."""
         self._has_group = True
-        self._named.setdefault(token, line)
+        self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})
         for kind in _KINDS_OF_LINES:
             if self._current_blocks[kind].is_list_complete:
@@ -255,7 +265,8 @@ class _Meanings:
             blocks[self._current_blocks[kind]] = None
 
     def _add(self, kind: str, meaning: object, line: _Line) -> None:
-        """Add a line to what is said to the agents above it; above all groups, it means nothing."""
+        """Add a line to the block of the agents above it. A line above all groups means
+        nothing, and is left out."""
         if self._has_group:
             block = self._current_blocks[kind]
             block.lines.setdefault(meaning, line)
@@ -268,15 +279,18 @@ def _print_changed_lines(
     old: RobotsFile,
     new: RobotsFile,
 ) -> int:
-    """Print the lines that are in one of the files only: those of each agent's groups, and those of the
-    whole file. Return how many."""
+    """Print the lines that only one of the files has: those of each agent's groups,
+    then those of the whole file. Return how many lines were printed."""
     before = _Meanings(old.body)
     after = _Meanings(new.body)
     old_file = old.facts.file or ""
     new_file = new.facts.file or ""
 
     def print_changes(group: str | None, old_lines: _Lines, new_lines: _Lines) -> int:
-        """Print the lines of an agent that are in one of the files only; None: of the whole file."""
+        """Print the lines that only one of the files has, and return how many.
+
+        :param group: the agent that they are about; None for lines of the whole file
+        """
         removed = _only_in(old_lines, new_lines)
         added = _only_in(new_lines, old_lines)
         for line in removed:
@@ -286,13 +300,13 @@ def _print_changed_lines(
         return len(removed) + len(added)
 
     tokens: dict[str, None] = {}  # each once, in order
-    for agent in agents:
-        tokens.update(dict.fromkeys(agent))
-    changed = 0
+    for chain in agents:
+        tokens.update(dict.fromkeys(chain))
+    change_count = 0
     for token in tokens:
-        changed += print_changes(token, before.of(token), after.of(token))
-    changed += print_changes(None, before.of_file, after.of_file)
-    return changed
+        change_count += print_changes(token, before.of(token), after.of(token))
+    change_count += print_changes(None, before.of_file, after.of_file)
+    return change_count
 
 
 def _print_change(
@@ -305,7 +319,8 @@ def _print_change(
     """Print a line that was *removed* or *added*.
 
     :param file: the one that has the line
-    :param group: the agent whose groups the line belongs to; None for a line of the whole file
+    :param group: the agent whose groups the line belongs to; None for a line of the
+        whole file
     """
     data = {
         "change": change,

@@ -1,6 +1,7 @@
-"""What ``scrapy robots`` fetches, through Scrapy's engine, in a crawl that crawls nothing: the project's
-settings, proxies, handlers, delays, downloader middlewares and robots.txt cache apply; what belongs to
-crawls of pages is left out."""
+"""How ``scrapy robots`` fetches: through Scrapy's engine, in a crawl whose spider
+yields no requests. The project's settings, proxies, handlers, delays, downloader
+middlewares and robots.txt cache apply. What only crawls of pages need, such as
+pipelines, is left out."""
 
 from __future__ import annotations
 
@@ -63,15 +64,16 @@ if TYPE_CHECKING:
 
     from scrapy_rep.storages.base import Entry, Storage
 
-# Seconds of silence before a line says what the command waits for.
+# After so many seconds of silence, a line says what the command waits for.
 _SILENT_SECONDS = 5.0
 
-# How many origins are asked for their robots.txt before the first of the answers is used. Flights
-# (origins/flights.py) limits how many of these fetches run at a time.
+# So many origins are asked for their robots.txt ahead of the one whose answer is used
+# next, so that a slow one doesn't hold up all others. Flights (origins/flights.py)
+# limits how many of these fetches run at a time.
 _ORIGINS_AHEAD = 256
 
-# Settings that differ from those of the project's crawls. Nothing is crawled, so nothing is scheduled,
-# resumed, seeded, stored, observed or closed early.
+# Settings that differ from those of the project's crawls. Nothing is crawled, so
+# nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
     "JOBDIR": None,
@@ -102,13 +104,14 @@ class CrawlTask(Task):
         arguments: Sequence[str],
         options: Namespace,
     ) -> None:
-        """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong ``--agent``."""
+        """Raises ``SettingsError`` for a wrong setting, ``WrongUsage`` for a wrong
+        ``--agent``."""
         assert command.settings is not None  # Scrapy sets it
         self._command = command
         self.settings = command.settings
         """All settings of the project."""
         self.rep = RepSettings.from_settings(command.settings)
-        """Those that begin with ``REP_``."""
+        """The settings that begin with ``REP_``, checked and converted."""
         super().__init__(arguments, options)
 
     @property
@@ -120,8 +123,12 @@ class CrawlTask(Task):
         return self.rep.max_delay
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
-        """Return the crawlers that are named; if none is, the one that the project's crawls go by, or
-        for a file without ``--spider``, any crawler that no group names."""
+        """Return the crawlers that the command asks about: those of
+        :meth:`_named_agents`. If there are none, it is the one that the project's
+        crawls go by; for a file without ``--spider``, any crawler that no group names.
+
+        :param agents: how the crawl finds out its crawler's name; None without a crawl
+        """
         named = self._named_agents()
         if named:
             return named
@@ -131,27 +138,29 @@ class CrawlTask(Task):
         return [agents.default]
 
     def _named_agents(self) -> list[Chain]:
-        """Return the crawlers that are named; any crawler that no group names if the options take
-        others from the file, or those that are known; empty otherwise."""
+        """Return the crawlers that ``--agent`` names. If it names none: any crawler
+        that no group names for ``--agents-of-file`` and ``--agents-known``, which add
+        crawlers of their own; without these options, an empty list."""
         options = self.options
         if not self.named and (options.agents_of_file or options.agents_known):
             return super().agents()
         return self.named
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Raises what *job* raises, and ``CommandError`` if the
-        crawl can't start or is stopped before *job* has ended."""
+        """Run *job* in a crawl of its own. Raises what *job* raises, and
+        ``CommandError`` if the crawl can't start or is stopped before *job* has
+        ended."""
         process = self._command.crawler_process
         assert process is not None  # Scrapy sets it
         self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
-        # What kept the crawl from starting: the job's own errors are in RobotsSpider.error.
+        # These keep the crawl from starting. The job's own error is in
+        # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
-            # A Deferred or an asyncio Task, depending on the reactor.
-            running: Any = process.crawl(
-                crawler, job=job, usual_agent=next(iter(self._named_agents()), None)
-            )
+            first_named = next(iter(self._named_agents()), None)
+            # This is a Deferred or an asyncio Task, depending on the reactor.
+            running: Any = process.crawl(crawler, job=job, usual_agent=first_named)
             if isinstance(running, Deferred):
                 running.addErrback(lambda failure: errors.append(failure.value))
             process.start()
@@ -159,14 +168,14 @@ class CrawlTask(Task):
                 errors.append(running.exception())
         except asyncio.InvalidStateError:
             pass  # the crawl's asyncio Task hasn't ended: Ctrl-C came early
-        except Exception as error:  # noqa: BLE001 (of the project's parts, which are made here)
+        except Exception as error:  # noqa: BLE001 (the project's parts are made here)
             errors.append(error)
         for crawl_error in errors:
             if isinstance(crawl_error, Exception):
                 message = text_of(crawl_error)
                 raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
-        # If the crawl was stopped before it began, there is no spider: then the error with which each
-        # RobotsSpider begins says so.
+        # There is no spider if the crawl was stopped before it began. The error with
+        # which each RobotsSpider begins says so.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
         if job_error is not None:
             raise job_error
@@ -182,12 +191,13 @@ class CrawlTask(Task):
 
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
-        """Open the project's robots.txt cache (``REP_CACHE_STORAGE``); None if it is in memory, so that
-        nothing is left of it after a crawl. Whatever the storage raises (no server, no permission, a
-        file of a newer version) becomes ``CommandError``."""
+        """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it
+        afterwards. Yields None if it is in memory: then crawls leave nothing of it.
+        Whatever the storage raises (no server, no permission, a file of a newer
+        version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # A project's subclass of MemoryStorage may keep its entries somewhere: not isinstance().
+            # Not isinstance(): a project's subclass may keep its entries somewhere.
             is_in_memory = type(storage) is MemoryStorage
             yield None if is_in_memory else storage
         except (Ending, WrongUsage):
@@ -200,7 +210,8 @@ class CrawlTask(Task):
 
 
 def use_spider(settings: Settings, name: str) -> None:
-    """Apply the settings of a spider and the agent that its class names, or raise ``WrongUsage``."""
+    """Apply the settings of a spider and the agent that its class names, or raise
+    ``WrongUsage``."""
     try:
         spider = get_spider_loader(settings).load(name)
     except KeyError:
@@ -219,7 +230,7 @@ def use_spider(settings: Settings, name: str) -> None:
 
 def request_for(url: str) -> Request:
     """Return a request for *url*, or raise ``CommandError``."""
-    question_about(url)  # its errors say more than Scrapy's
+    question_about(url)  # only checks the URL: its errors say more than Scrapy's
     return Request(url)
 
 
@@ -241,27 +252,29 @@ class _Complainer(logging.Handler):
 
 
 def set_up_logging(settings: Settings) -> None:
-    """Print our own warnings to standard error if the log is off, as it is by default."""
+    """Print our own warnings to standard error if the log is off, as it is by
+    default."""
     if not settings.getbool("LOG_ENABLED"):
         get_logger("scrapy_rep").addHandler(_Complainer(logging.WARNING))
 
 
 class RobotsSpider(Spider):
-    """Runs a job while the engine runs; yields no requests."""
+    """Runs a job (commands/task.py) while the engine runs; yields no requests."""
 
     name = "scrapy-robots"
     error: Exception | None = CommandError(
         "stopped before it was done", ExitStatus.UNREACHABLE
     )
-    """What CrawlTask.crawl() raises in the end: this, unless the job ends (then None) or fails (then its
-    error)."""
+    """What CrawlTask.crawl() raises in the end. If the job ends, this becomes None; if
+    it fails, the job's error."""
     job: Job
     usual_agent: Chain | None = None
-    """The first crawler that is named; None if none is. CrawlTask.crawl() gives both: Scrapy sets the
-    arguments of a spider as attributes."""
+    """The first crawler that is named; None if none is. CrawlTask.crawl() passes this
+    and :attr:`job` as arguments of the spider, which Scrapy sets as attributes."""
 
     async def start(self) -> AsyncIterator[Any]:
-        """Run the job, until the spider is closed: by Ctrl-C, or by a middleware of the project."""
+        """Run the job until it ends, or until the spider is closed: by Ctrl-C, or by a
+        middleware of the project."""
         try:
             running: Deferred[None] = deferred_from_coro(
                 self._run(Lookup(self.crawler, self.usual_agent))
@@ -282,11 +295,11 @@ class RobotsSpider(Spider):
         yield  # makes this an asynchronous generator, as Scrapy expects
 
     async def _run(self, lookup: Lookup) -> None:
-        """Run the job, and end the fetches that it has left."""
+        """Run the job, then end the fetches that it leaves running."""
         try:
             await self.job(lookup)
         finally:
-            # The spider would wait for fetches of robots.txt that nobody needs any more.
+            # Otherwise the spider would wait for files that nobody needs any more.
             lookup.origins.flights.end()
 
 
@@ -296,7 +309,8 @@ async def follow(
     get: Callable[[Request], Awaitable[Response]],
     max_redirects: int = MAX_HOPS,
 ) -> Response:
-    """Return the response to which redirects of *request* lead, or raise ``CommandError``.
+    """Follow the redirects of *request*, and return the last response, or raise
+    ``CommandError``.
 
     :param get: fetches one URL, if the robots.txt of its own origin allows it
     """
@@ -305,8 +319,8 @@ async def follow(
     while request.url not in visited and len(visited) <= max_redirects:
         visited.append(request.url)
         origin = origin_of(request)
-        # What is meant for the first origin alone, such as credentials, Plain (origins/fetcher.py)
-        # keeps from those that redirects lead to.
+        # Lookup.download() hands this to the engine. Plain (origins/fetcher.py) keeps
+        # what only the first origin should get, such as credentials, from all others.
         request.meta[HOP_KEY] = Plain(is_elsewhere(origin, first_origin))
         try:
             response = await get(request)
@@ -322,7 +336,7 @@ async def follow(
             problem = f"HTTP {response.status} without a usable target"
             raise CommandError(problem, ExitStatus.UNREACHABLE)
         request = Request(target)
-        problem = await lookup.refuses(origin_of(request), origin)
+        problem = await lookup.why_refused(origin_of(request), origin)
         if problem:
             raise CommandError(
                 f"redirects to {target}: {problem}", ExitStatus.UNREACHABLE
@@ -334,36 +348,38 @@ async def follow(
 
 
 class Lookup(ResolutionListener):
-    """What robots.txt files say, each fetched once; and downloads that obey them.
+    """Looks up what robots.txt files say, and fetches each once. Also downloads what
+    they allow: :meth:`check` asks them, before :meth:`download`.
 
-    As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes to: by
-    :meth:`resolved`, or by :meth:`failed` if there can be no answer.
+    As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes
+    to: by :meth:`resolved`, or by :meth:`failed` if there can be no answer.
     """
 
     part = "look-up"
     """Names this listener in log lines about its errors."""
 
     def __init__(self, crawler: Crawler, usual_agent: Chain | None = None) -> None:
-        """*crawler*'s engine must be running. *usual_agent*: the crawler that robots.txt is fetched
-        for; None for the one that the project's crawls go by."""
+        """*crawler*'s engine must be running. *usual_agent*: the crawler that
+        robots.txt is fetched for; None for the one that the project's crawls go by."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context, usual_agent)
         self.origins.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
-        """What was fetched, or failed, so far."""
+        """The files fetched so far. One that failed has the outcome ``UNREACHABLE``."""
 
     async def each(
         self,
         origins: Sequence[Origin],
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order. The next ones are fetched meanwhile."""
+        """Yield the robots.txt of each origin, in order. The next ones are fetched
+        meanwhile."""
         flights = self.origins.flights
         for origin in origins[:_ORIGINS_AHEAD]:
-            flights.to(origin)  # begins to fetch
+            flights.to(origin)  # begins to fetch its robots.txt
         for origin, origin_ahead in zip_longest(origins, origins[_ORIGINS_AHEAD:]):
             robots = await self.get(origin)
-            del self._files[origin]
+            del self._files[origin]  # there may be too many to keep them all
             if origin_ahead is not None:
                 flights.to(origin_ahead)
             yield origin, robots
@@ -376,9 +392,10 @@ class Lookup(ResolutionListener):
         return self._files[origin]
 
     async def now(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin* as it is now, past the cache, since its owner may have
-        just changed it; ``CommandError`` if it is unreachable. As for a file that is given, ``facts.file``
-        names it, and its body may be longer than the 512,000 bytes that count."""
+        """Return the robots.txt of *origin* as it is now: without the cache, since its
+        owner may just have changed it. ``CommandError`` if it is unreachable. As with a
+        file that is given, ``facts.file`` names it, and its body may be longer than the
+        512,000 bytes that count."""
         request = Request(origin.robots_url)
         try:
             with waiting_for(origin.robots_url):
@@ -414,12 +431,14 @@ class Lookup(ResolutionListener):
         raise CommandError(f"forbidden by {explanation.reason}", ExitStatus.FOUND)
 
     async def download(self, request: Request, **meta: Any) -> Response:
-        """Return the response to *request*, or raise ``CommandError``. Asks neither the scheduler
-        nor robots.txt, and leaves redirects to :func:`follow`."""
+        """Return the response to *request*, or raise ``CommandError``. Asks neither the
+        scheduler nor robots.txt (see :meth:`check`), and leaves redirects to
+        :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None  # it runs while there is a Lookup
-        # What stands under HOP_KEY downloads the request (EngineAccess.hand_over in engine/access.py): Plain
-        # removes the headers that requests for pages get from the project's middlewares.
+        # The object under HOP_KEY downloads the request (EngineAccess.hand_over in
+        # engine/access.py). Plain removes the headers that the project's middlewares
+        # add for pages.
         hop = request.meta.get(HOP_KEY, Plain())
         meta = {"dont_redirect": True, HOP_KEY: hop, **meta}
         request = request.replace(callback=NO_CALLBACK, meta=meta)
@@ -435,21 +454,22 @@ class Lookup(ResolutionListener):
             raise CommandError(text_of(error), ExitStatus.UNREACHABLE) from None
         return response
 
-    async def refuses(self, target: Origin, source: Origin) -> str:
-        """Return why not to request anything from *target*, to which a redirect or a sitemap of *source*
-        points; "" for no reason."""
+    async def why_refused(self, target: Origin, source: Origin) -> str:
+        """Return why nothing must be requested from *target*, which a redirect or a
+        sitemap of *source* points to; "" if requests are allowed."""
         if await self.origins.targets.refuses(target, source):
             return "not read: its host has a private address (see REP_PRIVATE_HOSTS)"
         return ""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Keep what is known of an origin, now that a fetch has ended or the cache had an answer."""
-        # None: nothing was fetched, since the cache had an answer.
-        answer = flight.answer
+        """Keep what is known of an origin, now that a fetch has ended or the cache had
+        an answer."""
+        answer = flight.answer  # None if the cache had one, so that nothing was fetched
         entry = state.entry
         is_stale = isinstance(state.status, Stale)
         is_failing = entry.unreachable_since is not None
-        # The entry has the last answer that counts. The one of just now may not count, as a status 500.
+        # The entry has the last answer that counts. The latest answer may be one that
+        # doesn't, such as a status 500.
         latest: Answer | Entry = entry if answer is None else answer
         notes = []
         if answer is not None and answer.note:
@@ -469,7 +489,8 @@ class Lookup(ResolutionListener):
             error=entry.error if is_failing else None,
             setting=state.status.setting or None,
         )
-        # While the origin fails, an older copy that is still in use decides; without one, nothing does.
+        # While the origin fails, an older copy that is still in use decides; without
+        # one, nothing does.
         outcome = entry.outcome
         if is_failing and not is_stale:
             outcome = Outcome.UNREACHABLE
@@ -484,7 +505,7 @@ class Lookup(ResolutionListener):
         )
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Keep that there will be no answer from *origin*: mostly, the project's configuration can't
-        fetch from it."""
+        """Note that there will be no answer from *origin*, mostly because the project's
+        configuration can't fetch from it."""
         facts = Facts(str(origin), origin.robots_url, error=text_of(error))
         self._files[origin] = RobotsFile(Outcome.UNREACHABLE, facts=facts)

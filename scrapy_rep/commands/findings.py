@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.output import Output
     from scrapy_rep.inspection.findings import Finding
 
-# People are shown only so many findings about a file, the most severe ones. With three lines each, and
-# the counts, a file takes at most 40 lines.
+# People are shown only so many findings about a file, the most severe ones. With three
+# lines for each, and two lines of counts, a file takes less than 40 lines.
 _MAX_SHOWN = 12
 
 # Characters: so much is shown of the line that a finding is about.
@@ -23,8 +23,9 @@ _MAX_SHOWN_TEXT = 100
 
 
 def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> None:
-    """Print the findings of lint about a file, and how many there are of each severity. Programs get
-    all findings; people the most severe ones, and how many others there are.
+    """Print the findings of lint about a file. Programs get them all. People get the
+    most severe ones, how many others there are, and how many there are of each
+    severity.
 
     :param source: the name of the file, or the URL of the robots.txt
     """
@@ -39,11 +40,11 @@ def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> 
         for finding in findings:
             if finding not in shown:
                 hidden_codes[finding.code] = None
-        count = counted(len(findings) - len(shown), "other finding")
+        others = counted(len(findings) - len(shown), "other finding")
         codes = first_few(list(hidden_codes))
-        output.line(f"# {source}: {count}, see --json: {codes}")
-    counts = _counts(findings)
-    output.line(f"# {source}: {counts}")
+        output.line(f"# {source}: {others}, see --json: {codes}")
+    total = _count_in_words(findings)
+    output.line(f"# {source}: {total}")
 
 
 def _print_data(output: Output, source: str, finding: Finding) -> None:
@@ -64,7 +65,8 @@ def _print_data(output: Output, source: str, finding: Finding) -> None:
 
 
 def _print_finding(output: Output, source: str, finding: Finding) -> None:
-    """Print a finding for people: where and what, the line itself, and what to do about it."""
+    """Print a finding for people: where and what, the line itself, and what to do about
+    it."""
     place = source
     if finding.line:
         place += f":{finding.line}"
@@ -86,8 +88,8 @@ def _most_severe(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _quoted_lines(finding: Finding) -> str:
-    """Return the first line that a finding is about, and the numbers of others; "" if it is about the
-    whole file."""
+    """Return the text of the first line that a finding is about, and the numbers of the
+    others; "" if it is about the whole file."""
     text = finding.text.strip()
     if len(text) > _MAX_SHOWN_TEXT:
         text = f"{text[:_MAX_SHOWN_TEXT]}…"
@@ -99,11 +101,12 @@ def _quoted_lines(finding: Finding) -> str:
     return text.strip()
 
 
-def _counts(findings: Sequence[Finding]) -> str:
+def _count_in_words(findings: Sequence[Finding]) -> str:
     """Return how many findings there are of each severity, in words."""
-    count_of = Counter(finding.severity for finding in findings)
-    counts = []
+    count_by_severity = Counter(finding.severity for finding in findings)
+    parts = []
     for severity in SEVERITIES:
-        if count_of[severity]:
-            counts.append(counted(count_of[severity], severity))
-    return ", ".join(counts) or "nothing to report"
+        count = count_by_severity[severity]
+        if count:
+            parts.append(counted(count, severity))
+    return ", ".join(parts) or "nothing to report"

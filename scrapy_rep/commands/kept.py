@@ -1,7 +1,7 @@
-"""What crawls have left: ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and drops what
-the project's storage keeps (REP.md section 5); ``--held JOBDIR`` lists what a crawl holds, running
-or stopped, and changes nothing there; ``--report FILE…`` prints the report of crawls, from their
-records."""
+"""What crawls have left. ``scrapy robots --cache [HOST|URL|SHA256 …]`` lists, shows and
+drops what the project's storage keeps (REP.md section 5). ``--held JOBDIR`` lists the
+requests that a crawl, running or stopped, holds back; it changes nothing there.
+``--report FILE…`` prints the report on crawls, from their records."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ _STATE_WIDTH = len("unrestricted")
 
 
 def cache(task: CrawlTask) -> None:
-    """Carry out ``--cache``: list the entries of hosts, show those of URLs, print bodies by their hash;
-    with ``--drop``, remove the entries of hosts and URLs instead."""
+    """Carry out ``--cache``: list the entries of hosts, show those of URLs, and print
+    the robots.txt files with the given hashes. With ``--drop``, remove the entries of
+    hosts and URLs instead."""
     hashes, urls, hosts = _sorted_out(task.arguments)
     if task.options.drop and (hashes or not task.arguments):
         raise WrongUsage("--drop needs hosts or URLs; '*' drops everything")
@@ -60,8 +61,8 @@ def cache(task: CrawlTask) -> None:
         is_listing = bool(hosts) or not task.arguments
         entries = _entries_of(storage, hosts) if is_listing else iter(())
         if task.options.drop:
-            # All entries are read before the first is dropped: a storage need not allow changes
-            # while entries() runs.
+            # All entries are read before the first is dropped: a storage need not allow
+            # changes while entries() runs.
             origins += [entry.origin for entry in entries]
             _drop(task, storage, dict.fromkeys(origins))
             return
@@ -74,7 +75,7 @@ def cache(task: CrawlTask) -> None:
 
 
 class _Arguments(NamedTuple):
-    """What the arguments of ``--cache`` may be, in the order given."""
+    """The arguments of ``--cache``, by what they are; each list in the order given."""
 
     hashes: list[str]
     urls: list[str]
@@ -82,7 +83,7 @@ class _Arguments(NamedTuple):
 
 
 def _sorted_out(arguments: Sequence[str]) -> _Arguments:
-    """Return *arguments* by what they can only be."""
+    """Return *arguments*, told apart by their form."""
     sorted_out = _Arguments([], [], [])
     for argument in arguments:
         if _SHA256.fullmatch(argument):
@@ -95,13 +96,13 @@ def _sorted_out(arguments: Sequence[str]) -> _Arguments:
 
 
 def _complain_of_missing(task: CrawlTask, message: str) -> None:
-    """Complain that something isn't in the cache, which the exit status also says."""
+    """Complain that something isn't in the cache: in words and by exit status."""
     complain(message)
     task.statuses.add(ExitStatus.FOUND)
 
 
 def _print_body(task: CrawlTask, storage: Storage, sha256: str) -> None:
-    """Print the robots.txt with a hash, byte by byte."""
+    """Print the robots.txt whose hash is *sha256*, byte by byte."""
     try:
         body = storage.body(sha256)
         if body is None:
@@ -131,8 +132,8 @@ def _print_entry(task: CrawlTask, storage: Storage, origin: str) -> None:
 
 
 def _entries_of(storage: Storage, hosts: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries of *hosts*, which may have wildcards; all entries if there are no hosts.
-    Complains about unreadable ones."""
+    """Yield the entries of *hosts*, which may have wildcards; all entries if *hosts* is
+    empty. Complains about unreadable entries."""
     patterns = [host.lower() for host in hosts] or ["*"]
     unreadable_count = 0
     first_error: Exception | None = None
@@ -159,7 +160,8 @@ def _list_entries(
 ) -> None:
     """Print a line for each of *entries*.
 
-    :param hosts: those that were asked for, to say if nothing is cached for them
+    :param hosts: the hosts that were asked for, which the complaint names if there are
+        no entries
     """
     is_empty = True
     for entry in entries:
@@ -225,10 +227,12 @@ def _as_data(rep: RepSettings, entry: Entry) -> dict[str, Any]:
 
 # -- held ------------------------------------------------------------------------------------
 
-# Reads the database that holding/disk.py writes. Of each origin: how many requests are held, and the
-# seconds since the first one was, counting only the time that crawls with this JOBDIR ran: `since` and
-# `ran` are seconds of that time, and the later of the last two is now. Rows with something else in place
-# of texts and numbers, as a newer or damaged file may have, are left out.
+# Reads the database that holding/disk.py writes: for each origin, how many requests are
+# held, and for how many seconds the first of them has been. Only the time counts during
+# which crawls with this JOBDIR ran: `since` (when a request was held) and `ran` (when
+# the clock was last saved) are seconds of that time, and the latest of them is taken
+# for now. Rows that have something else than a text or a number there, as a newer or
+# damaged file may, are left out.
 _HELD_BY_ORIGIN = """
 SELECT origin, count(*), max(max(since), (SELECT coalesce(max(ran), 0) FROM clock)) - min(since)
 FROM held WHERE typeof(origin) = 'text' AND typeof(since) = 'real' GROUP BY origin ORDER BY 2 DESC
@@ -246,7 +250,8 @@ class _HeldRequests(NamedTuple):
 
 
 def held(task: CrawlTask) -> None:
-    """Carry out ``--held``: print of each origin how many requests a JOBDIR holds for it, and why."""
+    """Carry out ``--held``: print how many requests a JOBDIR holds for each origin,
+    and why it holds them."""
     if task.arguments:
         raise WrongUsage("--held takes a JOBDIR and nothing else")
     path = Path(task.options.held, FILE_NAME)
@@ -281,7 +286,8 @@ def held(task: CrawlTask) -> None:
 
 
 def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
-    """Return the entries of *origins* that the storage has and can read, in batches as it likes them."""
+    """Return the entries of *origins* that the storage has and can read. It is asked
+    for batches of the size that suits storages."""
     entries = {}
     for start in range(0, len(origins), BATCH):
         batch = storage.load_many(origins[start : start + BATCH])
@@ -292,8 +298,8 @@ def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
 
 
 def _held_in(path: Path) -> list[_HeldRequests]:
-    """Return what the database at *path* holds for each origin, the most first; ``CommandError`` if it
-    can't be read."""
+    """Return what the database at *path* holds for each origin, beginning with the most
+    requests; ``CommandError`` if it can't be read."""
     try:
         if not path.exists():
             return []
@@ -316,7 +322,8 @@ def _held_in(path: Path) -> list[_HeldRequests]:
 
 
 def report(task: CrawlTask) -> None:
-    """Carry out ``--report``: print the HTML report on the crawls that wrote the given files."""
+    """Carry out ``--report``: print the HTML report on the crawls that wrote the given
+    files."""
     from scrapy_rep.reporting.report import LIBRARY, ReportData, render
 
     if not task.arguments:
@@ -330,7 +337,8 @@ def report(task: CrawlTask) -> None:
     except OSError as error:
         name = clean(str(error.filename))
         raise CommandError(f"{name}: {error.strerror}") from None
-    # The record has only the hashes of robots.txt files. The cache may have the files themselves.
+    # The record has only the hashes of robots.txt files. The cache may have the files
+    # themselves.
     try:
         with task.storage() as storage:
             if storage is not None:
@@ -343,6 +351,8 @@ def report(task: CrawlTask) -> None:
 
 
 def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
+    """Look up in *storage* the robots.txt files that *data* names by their hashes."""
+
     def body_of(_origin: str, sha256: str | None) -> bytes | None:
         return storage.body(sha256) if sha256 else None
 

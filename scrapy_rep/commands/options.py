@@ -1,4 +1,4 @@
-"""The options of ``scrapy robots``, and which of them go together. No Scrapy."""
+"""The options of ``scrapy robots``, and which go together. Imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class _Action(NamedTuple):
     """The options that have an effect on it, besides ``--json`` and ``--spider``."""
 
 
-# Each action is the name of an option, too, except the first: what is done without any of these.
+# Each action but the first has the name of the option that asks for it. The first is
+# done without any of these options.
 _ACTIONS = {
     DEFAULT_ACTION: _Action(
         "verdicts",
@@ -43,17 +44,20 @@ _ACTIONS = {
     "report": _Action("kept", ()),
 }
 
-# Options that choose how verdicts are printed: one at a time, but for --json with --explain.
+# Options that choose how verdicts are printed. Only one may be given, or --json with
+# --explain.
 _FORMS = ("json", "csv", "explain", "show")
 
-# How similar an option must be to what was typed, to be suggested: from 0 to 1, as difflib counts.
+# An option is suggested if it is at least so similar to what was typed: from 0 to 1, as
+# difflib counts.
 _MIN_SIMILARITY = 0.75
 
 _FLAG: dict[str, Any] = {"action": "store_true"}
 _MANY: dict[str, Any] = {"action": "append", "default": []}
 
-# Of each option, its help and the arguments of add_argument(). Scrapy takes a line of help that ends
-# with a colon for a heading: no colon before a blank here.
+# Of each option, its help and the arguments of add_argument(). Scrapy takes a line of
+# help that ends with a colon for a heading, so no help has a colon before a blank,
+# where a line may end.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--agent": (
         "product token of a crawler; A,B is one crawler, B being its fallback; may be repeated",
@@ -107,17 +111,19 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Have *parser* read the options of ``scrapy robots``."""
-    # No short forms, such as "--comp" for "--compare": a script that relies on one would stop working
-    # once another option begins like it.
+    # No short forms, such as "--comp" for "--compare": a script that relies on one
+    # would stop working once another option begins like it.
     parser.allow_abbrev = False
     for name, (help_text, parsing) in _OPTIONS.items():
         parser.add_argument(name, help=help_text, **parsing)
 
 
 def check_options(options: Namespace, arguments: Iterable[str]) -> None:
-    """Raise :class:`WrongUsage` for options that don't exist, or would change nothing.
+    """Raise :class:`WrongUsage` for options that don't exist, exclude each other, or
+    would change nothing.
 
-    :param arguments: those that are no known options; the parser leaves unknown options among them
+    :param arguments: what the parser takes for no option; unknown options are among
+        them
     """
     values = [options.file, options.spider, options.held]
     values += options.agent
@@ -133,7 +139,8 @@ def check_options(options: Namespace, arguments: Iterable[str]) -> None:
 
 
 def _hint_about(argument: str) -> str:
-    """Return which option may have been meant by *argument*, which is none; "" for no idea."""
+    """Return which option may have been meant by *argument*, which is no option; "" for
+    no idea."""
     typed = argument.partition("=")[0]
     suggestions: list[str] = []
     if typed.startswith("--"):
@@ -144,13 +151,15 @@ def _hint_about(argument: str) -> str:
 
 
 def module_of(options: Namespace) -> tuple[str, str]:
-    """Return the action that *options* ask for, and the module that has a function of its name."""
+    """Return the action that *options* ask for, and the module that has a function of
+    its name."""
     action = action_of(options)
     return action, f"scrapy_rep.commands.{_ACTIONS[action].module}"
 
 
 def _given(options: Namespace, names: Iterable[str]) -> list[str]:
-    """Return those of the options *names* that are given; an empty value counts as given."""
+    """Return those of the options *names* that are given; an empty value counts as
+    given."""
     given = []
     for name in names:
         if getattr(options, name, None) not in (None, False, []):
@@ -170,7 +179,8 @@ def _option(name: str) -> str:
 
 
 def _check_combination(options: Namespace) -> None:
-    """Raise ``WrongUsage`` for options that exclude each other, or have no effect together."""
+    """Raise ``WrongUsage`` for options that exclude each other, or have no effect
+    together."""
     for exclusive in (list(_ACTIONS), _FORMS):
         given = _given(options, exclusive)
         if len(given) > 1 and given != ["json", "explain"]:
@@ -181,7 +191,7 @@ def _check_combination(options: Namespace) -> None:
     limited: list[str] = []  # options that don't have an effect on every action
     for other_action in _ACTIONS.values():
         limited += other_action.options
-    if action == "report":  # always HTML, and from the record alone
+    if action == "report":  # it is always HTML, and made from the record alone
         limited += ["json", "spider"]
     for name in _given(options, limited):
         if name not in _ACTIONS[action].options:

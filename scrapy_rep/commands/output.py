@@ -1,6 +1,6 @@
-"""What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each error,
-without a traceback. On a terminal, lines break between words; elsewhere they stay whole, so that
-``grep`` finds them. No Scrapy."""
+"""What ``scrapy robots`` prints, and how it ends: an exit status, and one line for each
+error, without a traceback. On a terminal, lines break between words; elsewhere they
+stay whole, so that ``grep`` finds them. Imports no Scrapy."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ _RED = "31"
 _YELLOW = "33"
 _CYAN = "36"
 
-# Of a verdict that begins a line.
+# The colour of a verdict that begins a line.
 _COLOUR_OF_VERDICT = {"allowed": _GREEN, "disallowed": _RED, "unreachable": _YELLOW}
 
-# Of the severity of a finding (inspection/findings.py), within a line.
+# The colour of the severity of a finding (inspection/findings.py), within a line.
 _COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# Columns: so much more than its beginning, the rest of a line is indented that is broken.
+# If a line is broken, its rest is indented by so many columns more than its beginning.
 _HANGING_INDENT = 4
 
 
 class ExitStatus(IntEnum):
-    """The exit status (docs/command.md). The order of the lines counts, not the numbers: the gravest is
-    the last."""
+    """The exit status (docs/command.md). The statuses stand in the order of their
+    gravity, the gravest last; their numbers don't tell it."""
 
     GOOD = 0
     """Nothing to report."""
     FOUND = 1
-    """Something is disallowed, wrong, missing or changed, depending on what the command was asked."""
+    """Something is disallowed, wrong, missing or changed, depending on what the command
+    was asked."""
     UNREACHABLE = 3
     """Something could not be found out."""
     USAGE = 2
@@ -90,16 +91,16 @@ def complain(message: object) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what *stream* still holds, and gets from now on: writing it would fail once more when
-    Python ends, with an exit status of its own."""
+    """Discard what *stream* still holds, and gets from now on: writing it would fail
+    once more when Python ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
 
 
 def fitted(text: str, stream: TextIO) -> str:
-    """Return *text* as it is printed to *stream*: on a terminal, broken between words where the
-    terminal is too narrow for it."""
+    """Return *text* as it is printed to *stream*: on a terminal, broken between words
+    where the terminal is too narrow for it."""
     if not stream.isatty():
         return text
     columns = shutil.get_terminal_size().columns
@@ -107,24 +108,27 @@ def fitted(text: str, stream: TextIO) -> str:
 
 
 def usage_error(error: WrongUsage, program: str) -> str:
-    """Return the message of *error* for ``argparse``, which prints it after *program*."""
+    """Return the message of *error* for ``argparse``, which prints it after
+    *program*."""
     start = f"{program}: error: "
     line = start + clean(str(error))
-    # Lines break where they have to with the start, which argparse adds.
+    # argparse puts the start before the message, so the line is broken with the start
+    # in it.
     if sys.stderr is not None:
         line = fitted(line, sys.stderr)
     return line.removeprefix(start)
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return *text* as lines of at most so many *columns*, each but the first indented. A word that is
-    longer stays whole."""
+    """Return *text* as lines of at most so many *columns*, each but the first indented.
+    A word that is longer stays whole."""
     indent_of_text = len(text) - len(text.lstrip(" "))
+    # On a narrow terminal, at least half of the columns are left for words.
     indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)
     indent = "".ljust(indent_width)
     lines = [""]
-    width = 0  # of the last of the lines, in columns
-    end = 0  # of the last word, in *text*
+    width = 0  # columns of the last of the lines
+    end = 0  # where the last word ends in *text*
     for match in _WORD.finditer(text):
         word = text[end : match.end()]  # with the blanks before it
         end = match.end()
@@ -140,7 +144,8 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def _columns_of(text: str) -> int:
-    """Return how many columns *text* takes: none for accents on their own, two for Chinese."""
+    """Return how many columns *text* takes: none for accents on their own, two for
+    Chinese."""
     if text.isascii():
         return len(text)
     columns = 0
@@ -153,8 +158,8 @@ def _columns_of(text: str) -> int:
 
 
 class Output:
-    """Standard output: lines for people, or JSON or CSV for programs. Raises :class:`Ending` if
-    nobody reads any more, or the disk is full."""
+    """Standard output: lines for people, or JSON or CSV for programs. Raises
+    :class:`Ending` if nobody reads any more, or the disk is full."""
 
     def __init__(self, *, json: bool = False, csv: bool = False) -> None:
         self._json = json
@@ -176,7 +181,8 @@ class Output:
         """Print a line for people; nothing if programs read the output.
 
         :param cells: stand side by side; a verdict in the first one is coloured
-        :param severity: a word in the line to colour, which stands before a colon
+        :param severity: the severity that the line names before a colon, to colour it;
+            "" for none
         """
         if self.is_for_programs:
             return
@@ -194,8 +200,8 @@ class Output:
         self._write(self._stream.write, text + "\n")
 
     def put(self, data: dict[str, Any], *cells: str) -> None:
-        """Print *data* as a line for programs, in ASCII, which survives every terminal and pipe; or
-        *cells* as a line for people."""
+        """Print *data* as a line of JSON, in ASCII, which survives every terminal and
+        pipe; without ``--json``, *cells* as a line for people."""
         if self._json:
             line = json.dumps(data)
             self._write(self._stream.write, line + "\n")
@@ -203,10 +209,12 @@ class Output:
             self.line(*cells)
 
     def put_all(self, data: dict[str, Any], *names: str, **words: list[str]) -> None:
-        """Print *data* as a line for programs; for people, as a block of lines.
+        """Print *data* as a line of JSON; for people, as a block of lines.
 
-        :param names: the fields that make up the first line; each of the others has lines of its own
-        :param words: what people are shown in place of a field's value, a line each
+        :param names: the fields that make up the first line; each of the others has
+            lines of its own
+        :param words: by the name of a field, the lines that people are shown in place
+            of its value
         """
         first_cells = [data[name] for name in names]
         self.put(data, *first_cells)
@@ -229,14 +237,16 @@ class Output:
         self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* before anything else is printed."""
+        """Print *data* as it is. Only before any line is printed: it would overtake
+        lines that still wait in the buffer for texts."""
         self._write(self._stream.buffer.write, data)
 
     def flush(self) -> None:
         self._write(self._stream.flush)
 
     def _write(self, write: Callable[..., object], *arguments: object) -> None:
-        """Call *write*, which writes to standard output. If that fails, raise :class:`Ending`."""
+        """Call *write*, which writes to standard output. If that fails, raise
+        :class:`Ending`."""
         try:
             write(*arguments)
         except OSError as error:
@@ -247,15 +257,17 @@ class Output:
 
 
 def _is_reader_gone(error: OSError) -> bool:
-    """Return whether writing failed since whoever read the output has ended, like ``head`` when it has
-    seen enough."""
+    """Return whether writing failed because the program that reads the output has
+    ended, like ``head`` when it has seen enough."""
     if error.errno == errno.EPIPE:
         return True
+    # Windows has this number for it.
     return os.name == "nt" and error.errno == errno.EINVAL
 
 
 def _takes_colours(stream: TextIO) -> bool:
-    """Return whether *stream* is a terminal that knows colours, whose user has not declined them."""
+    """Return whether *stream* is a terminal that knows colours, whose user has not
+    declined them."""
     if os.environ.get("NO_COLOR"):
         return False
     terminal = os.environ.get("TERM", "dumb")

@@ -1,6 +1,8 @@
-"""Pages and sitemaps, fetched if robots.txt allows it: ``scrapy robots --page URL``, what pages say
-about themselves (REP.md section 10); ``--usage URL``, how they may be used, and who says so (section
-11); ``--sitemaps URL``, what a robots.txt lists, as a tree (section 9), and how much it forbids."""
+"""Pages and sitemaps, which are fetched if robots.txt allows it.
+``scrapy robots --page URL`` prints what pages say about themselves (REP.md section 10).
+``--usage URL`` prints how they may be used, and who says so (section 11).
+``--sitemaps URL`` prints the tree of sitemaps that a robots.txt lists (section 9), and
+how many of their URLs are forbidden."""
 
 from __future__ import annotations
 
@@ -54,9 +56,9 @@ class _FetchedPage(NamedTuple):
     chain: Chain
     """The crawler's product tokens, most specific first."""
     page: PageOrError
-    """The last response, after redirects."""
+    """The last response, after redirects; or why there is none."""
     fields: dict[str, Any]
-    """What ``--json`` prints about the page with each of the options."""
+    """What ``--json`` prints about the page with ``--page`` as well as ``--usage``."""
 
 
 async def _fetch_pages(
@@ -76,16 +78,17 @@ async def _fetch_pages(
 
 
 class _PageFetcher:
-    """Fetches pages, each once for all crawlers, if robots.txt allows it to at least one."""
+    """Fetches pages, each once for all crawlers, if robots.txt allows it to at least
+    one."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._responses: dict[str, Response] = {}
-        """Those so far, by URL."""
+        """The responses so far, by URL."""
 
     async def follow(self, request: Request, chain: Chain) -> PageOrError:
-        """Return the page to which redirects of *request* lead, as far as robots.txt lets the crawler
-        *chain* follow them."""
+        """Follow the redirects of *request*, and return the last page, or why there is
+        none. Each request must be allowed to the crawler *chain* by robots.txt."""
 
         async def get(request: Request) -> Response:
             await self._lookup.check(request, chain)
@@ -100,7 +103,8 @@ class _PageFetcher:
 
 
 def _page_fields(url: str, chain: Chain, page: PageOrError | None) -> dict[str, Any]:
-    """Return what ``--json`` prints about a page with each of the options.
+    """Return what ``--json`` prints about a page with ``--page`` as well as
+    ``--usage``.
 
     :param page: None for a file, which has no status and no URL
     """
@@ -141,7 +145,8 @@ _PAGE_RULES = (
 
 
 def page(task: CrawlTask) -> None:
-    """Carry out ``--page``: print the rules of pages, or of the file that ``--file`` names."""
+    """Carry out ``--page``: print the rules of pages, or of the file that ``--file``
+    names."""
     if task.options.file is not None:
         _print_rules_of_file(task)
         return
@@ -156,7 +161,8 @@ def page(task: CrawlTask) -> None:
 
 
 def _print_rules_of_file(task: CrawlTask) -> None:
-    """Print the rules of an HTML file, as if it had been served with the headers of ``--header``."""
+    """Print the rules of an HTML file, as if it had been served with the headers of
+    ``--header``."""
     if task.arguments:
         raise WrongUsage("--page takes a URL or --file, not both")
     name = task.options.file
@@ -168,7 +174,8 @@ def _print_rules_of_file(task: CrawlTask) -> None:
 
 
 def _headers_of(lines: Iterable[str]) -> Headers:
-    """Return HTTP headers from *lines* such as ``X-Robots-Tag: noindex``, or raise ``WrongUsage``."""
+    """Return HTTP headers from *lines* such as ``X-Robots-Tag: noindex``, or raise
+    ``WrongUsage``."""
     headers = Headers()
     for line in lines:
         name, colon, value = line.partition(":")
@@ -176,7 +183,8 @@ def _headers_of(lines: Iterable[str]) -> Headers:
             raise WrongUsage(
                 f"--header is {line!r}, but must look like 'X-Robots-Tag: noindex'"
             )
-        # Bytes of an argument that aren't UTF-8 reach us as surrogates: make them bytes again.
+        # Bytes of an argument that aren't UTF-8 reach us as surrogates: make them bytes
+        # again.
         raw_value = value.strip().encode("utf-8", "surrogateescape")
         headers.appendlist(name.strip(), raw_value)
     return headers
@@ -220,18 +228,21 @@ def _print_page_rules(
 
 
 def _date_as_text(value: Any) -> Any:
-    """Return the value of a page rule for JSON: a date as text, other values as they are."""
+    """Return the value of a page rule for JSON: a date as text, other values as they
+    are."""
     return iso(value.timestamp()) if hasattr(value, "timestamp") else value
 
 
 # -- usage -----------------------------------------------------------------------------------
 
-# What the statements about a page (preferences/statements.py) say of a purpose such as AI training.
+# What the statements about a page (preferences/statements.py) say of a purpose such as
+# AI training.
 _VERDICTS_IN_WORDS = {YES: "yes", NO: "no", None: "not said"}
 
 
 def usage(task: CrawlTask) -> None:
-    """Carry out ``--usage``: print how pages may be used, and which statements say so."""
+    """Carry out ``--usage``: print how pages may be used, and which statements say
+    so."""
     if find_spec("http_sf") is None:
         raise CommandError(f"--usage needs http-sf: {EXTRA}")
     url_requests = task.requests()
@@ -247,7 +258,8 @@ def usage(task: CrawlTask) -> None:
 
 
 async def _usage_of(fetched: _FetchedPage, usage_lookup: UsageLookup) -> Usage:
-    """Return how a page may be used; if it couldn't be fetched, what robots.txt alone says."""
+    """Return how a page may be used; if it couldn't be fetched, what robots.txt alone
+    says."""
     if isinstance(fetched.page, CommandError):
         return usage_lookup.robots(fetched.request, fetched.chain)
     final_request = request_for(fetched.page.url)
@@ -269,18 +281,20 @@ def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
 
 # -- sitemaps --------------------------------------------------------------------------------
 
-# Sitemaps may be on any host, and list URLs of any. Only this many are contacted (SECURITY.md).
+# Sitemaps may be on any host, and list URLs of any. Only this many origins are
+# contacted (SECURITY.md).
 _MAX_CONTACTED_ORIGINS = 100
 
-# An origin has many spellings (upper case, a port), so its URLs have many prefixes. The
-# judges (_judge_of()) of this many prefixes are remembered; with more, all are forgotten,
-# and the memory fills anew.
+# A prefix is the scheme, host and port of a URL as it spells them: those of one origin
+# may differ, in upper case or by a needless port. What decides about URLs (a _Judge) is
+# remembered for this many prefixes; with more, all are forgotten, and the memory fills
+# anew.
 _MAX_PREFIXES = 10_000
 
-# Of the rules that forbid something, those that forbid the most URLs are named: this many.
+# Only this many rules are named: those that forbid the most URLs.
 _MAX_NAMED_RULES = 10
 
-# Columns of each of the two counts in front of a line: nine digits with their commas.
+# Columns of each of the two counts in front of a line: enough for 99,999,999.
 _COUNT_WIDTH = 10
 
 
@@ -289,7 +303,7 @@ class _RulePlace(NamedTuple):
 
     robots_url: str
     line: int
-    """0: no line forbids, but a setting, of which :attr:`rule` is the description."""
+    """0 if no line forbids, but a setting, which :attr:`rule` then describes."""
     rule: str
 
 
@@ -302,7 +316,8 @@ class Sitemap:
     listed_in: str
     """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
-    """1 for a sitemap that robots.txt lists, 2 for one that such an index lists, and so on."""
+    """1 for a sitemap that robots.txt lists, 2 for one that an index of depth 1 lists,
+    and so on."""
     kind: str | None = None
     """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
@@ -314,11 +329,13 @@ class Sitemap:
     urls: int = 0
     """How many URLs of pages it lists."""
     forbidden: int = 0
-    """How many of the URLs robots.txt forbids: that of their own host."""
+    """How many of the URLs are forbidden by the robots.txt of their own host."""
     foreign: int = 0
-    """How many allowed URLs a crawl leaves out, since they are on hosts that don't list the sitemap."""
+    """How many allowed URLs a crawl leaves out, since they are on hosts that don't list
+    the sitemap."""
     unjudged: int = 0
-    """How many of the URLs are on hosts whose robots.txt can't be fetched, or must not be contacted."""
+    """How many of the URLs can't be judged: their host's robots.txt can't be fetched,
+    or must not be."""
     invalid: int = 0
     """How many entries have no URL."""
     broken: int = 0
@@ -334,7 +351,8 @@ class Sitemap:
 
 
 def sitemaps(task: CrawlTask) -> None:
-    """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts of URLs."""
+    """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts
+    of URLs."""
     if len(task.named) > 1:
         raise WrongUsage("--sitemaps takes only one --agent")
     origins: dict[Origin, None] = {}  # each once, in order
@@ -356,7 +374,8 @@ class _Judge(NamedTuple):
     robots: RobotsFile
     rules: Rules
     refusal: Rule | None = None
-    """What forbids all URLs: a line that asks for too long a crawl delay or, as line 0, a setting."""
+    """What forbids all URLs: a line that asks for too long a crawl delay, or a setting
+    (as line 0). None if the rules decide."""
 
     def refused_by(self, url: str) -> Rule | None:
         """Return what forbids *url*; None if it is allowed."""
@@ -369,8 +388,8 @@ class _Judge(NamedTuple):
 
 
 class _SitemapTree:
-    """Reads the sitemaps that the robots.txt of one origin lists, and those that these list; prints
-    each, and in the end the totals."""
+    """Reads the sitemaps that the robots.txt of one origin lists, and those that these
+    list; prints each, and in the end the totals."""
 
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
@@ -381,15 +400,17 @@ class _SitemapTree:
         self._contacted: set[Origin] = set()
         """Origins whose robots.txt was asked for."""
         self._judges: dict[str, _Judge | None] = {}
-        """By prefix (scheme, host and port of URLs). None: nothing can decide."""
+        """What decides about the URLs with a prefix (see _MAX_PREFIXES), by prefix;
+        None if nothing can."""
         self._listed: dict[str, set[str]] = {}
-        """By prefix: the sitemaps that the robots.txt there lists."""
+        """The sitemaps that the robots.txt of a prefix's origin lists, by prefix."""
         self._seen: set[str] = set()
         """The sitemaps that were fetched, or are being fetched."""
         self._total_urls = 0
         self._total_read = 0
         """How many sitemaps could be read."""
         self._total_by_rule: Counter[_RulePlace] = Counter()
+        """How many URLs each rule forbids."""
 
     async def show(self) -> None:
         """Print the whole tree; ``CommandError`` if robots.txt is unreachable."""
@@ -400,12 +421,12 @@ class _SitemapTree:
                 f"unreachable: {robots.facts.error}", ExitStatus.UNREACHABLE
             )
         urls = _sitemaps_in(robots, robots.facts.final_url or robots_url)
-        line = self._task.output.line
+        print_line = self._task.output.line
         heading = _count_cells("URLs", "forbidden")
-        line(*heading, f"for {in_words(self._chain)}")
+        print_line(*heading, f"for {in_words(self._chain)}")
         no_counts = _count_cells("", "")
         sitemap_count = counted(len(urls), "sitemap")
-        line(*no_counts, f"{robots_url}: {sitemap_count}")
+        print_line(*no_counts, f"{robots_url}: {sitemap_count}")
         await self._show_each(urls, robots_url, ())
         self._print_totals()
 
@@ -415,7 +436,8 @@ class _SitemapTree:
         listed_in: str,
         indexes: tuple[str, ...],
     ) -> None:
-        """Print the sitemaps at *urls* one after the other, each followed by those that it lists.
+        """Print the sitemaps at *urls* one after the other, each followed by those that
+        it lists.
 
         :param listed_in: the URL of the robots.txt or the sitemap index that lists them
         :param indexes: the URLs of all sitemap indexes that led to them
@@ -430,7 +452,8 @@ class _SitemapTree:
             await self._show_each(children, url, ancestry)
 
     async def _fetch_and_read(self, sitemap: Sitemap) -> list[str]:
-        """Fill in the fields of *sitemap*. Return the URLs of the sitemaps that it lists."""
+        """Fill in the fields of *sitemap*. Return the URLs of the sitemaps that it
+        lists."""
         statuses = self._task.statuses
         try:
             body = await self._fetch(sitemap)
@@ -446,8 +469,9 @@ class _SitemapTree:
         return children
 
     async def _fetch(self, sitemap: Sitemap) -> bytes:
-        """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't be had."""
-        # Several may list the same one, and an index may list itself. That is no error.
+        """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't
+        be had."""
+        # It is no error if several indexes list a sitemap, or an index lists itself.
         if sitemap.sitemap in self._seen:
             raise CommandError("listed above", ExitStatus.GOOD)
         if len(self._seen) >= self._lookup.settings.sitemap_max_files:
@@ -471,8 +495,8 @@ class _SitemapTree:
         return response.body
 
     async def _download(self, sitemap: Sitemap, request: Request) -> Response:
-        """Return the response to *request*, for *sitemap* itself or for a redirect's target;
-        ``CommandError`` if its robots.txt forbids it."""
+        """Return the response to *request*, for *sitemap* itself or for a redirect's
+        target; ``CommandError`` if its robots.txt forbids it."""
         await self._robots_of(origin_of(request))
         await self._lookup.check(request, self._chain)
         sitemap.final_url = request.url
@@ -486,27 +510,30 @@ class _SitemapTree:
         return response
 
     async def _robots_of(self, origin: Origin) -> RobotsFile:
-        """Return the robots.txt of *origin*; ``CommandError`` if it must not be contacted."""
+        """Return the robots.txt of *origin*; ``CommandError`` if it must not be
+        contacted."""
         if origin not in self._contacted:
             if len(self._contacted) >= _MAX_CONTACTED_ORIGINS:
                 problem = f"not read: more than {_MAX_CONTACTED_ORIGINS} origins"
             else:
-                problem = await self._lookup.refuses(origin, self._origin)
+                problem = await self._lookup.why_refused(origin, self._origin)
             if problem:
                 raise CommandError(problem, ExitStatus.UNREACHABLE)
             self._contacted.add(origin)
         return await self._lookup.get(origin)
 
     async def _read(self, sitemap: Sitemap, body: bytes) -> list[str]:
-        """Count what *sitemap* lists. Return the URLs of the sitemaps in it that are to be read."""
+        """Count what *sitemap* lists. Return the URLs of the sitemaps in it that are to
+        be read."""
         settings = self._lookup.settings
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
             max_entries=settings.sitemap_max_urls,
             url=sitemap.final_url,
         )
-        # Percent-encodes URLs, as for requests. Of hosts that aren't ASCII, which take time, it takes only
-        # so many; with more, it raises ValueError, as for what is no URL.
+        # It percent-encodes URLs, as for requests. Hosts that aren't ASCII take time:
+        # after MAX_LISTED_IDN of them, it raises ValueError for further ones, as for
+        # what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):
@@ -518,7 +545,7 @@ class _SitemapTree:
                         children.append(_child_in(entry, encode))
                     else:
                         url, prefix = encode.page(entry.get("loc"))
-                        await self._count(sitemap, encode(url), prefix)
+                        await self._count_url(sitemap, encode(url), prefix)
                 except ValueError:
                     sitemap.invalid += 1
         if reader.kind is not None:
@@ -531,7 +558,7 @@ class _SitemapTree:
             return []
         return children
 
-    async def _count(self, sitemap: Sitemap, url: str, prefix: str) -> None:
+    async def _count_url(self, sitemap: Sitemap, url: str, prefix: str) -> None:
         """Add a URL that *sitemap* lists to its counts.
 
         :param url: as a crawl requests it
@@ -557,8 +584,8 @@ class _SitemapTree:
             sitemap.foreign += 1
 
     def _may_list(self, sitemap: Sitemap, prefix: str, robots: RobotsFile) -> bool:
-        """Return whether a crawl takes URLs that begin with *prefix* from *sitemap* (REP.md section 9,
-        "Location scope").
+        """Return whether a crawl takes URLs that begin with *prefix* from *sitemap*
+        (REP.md section 9, "Location scope").
 
         :param robots: the robots.txt of the URLs' own host, which may list the sitemap
         """
@@ -571,8 +598,8 @@ class _SitemapTree:
             own_domain = registrable_domain(self._origin.host)
             if domain is not None and domain == own_domain:
                 return True
-        # "strict", and what the other values don't decide: the URLs' own host has to list the sitemap, or
-        # an index that led to it.
+        # With "strict", and if the other values don't decide, the URLs' own host has to
+        # list the sitemap, or an index that led to it.
         if robots.outcome is not Outcome.RULES:
             return False
         if prefix not in self._listed:
@@ -580,7 +607,8 @@ class _SitemapTree:
         return not self._listed[prefix].isdisjoint(sitemap.ancestry)
 
     async def _judge_of(self, prefix: str) -> _Judge | None:
-        """Return what decides about URLs that begin with *prefix*; None if nothing can."""
+        """Return what decides about URLs that begin with *prefix*; None if nothing
+        can."""
         settings = self._lookup.settings
         obey_global = settings.obey_global_group
         try:
@@ -608,7 +636,8 @@ class _SitemapTree:
         self._total_by_rule.update(sitemap.rules)
 
     def _print_sitemap(self, sitemap: Sitemap) -> None:
-        """Print a sitemap: indented by its depth in the tree, with its counts if it lists pages."""
+        """Print a sitemap: indented by its depth in the tree, with its counts if it
+        lists pages."""
         rules = []
         for place, url_count in sitemap.rules.most_common(_MAX_NAMED_RULES):
             rules.append(
@@ -633,22 +662,24 @@ class _SitemapTree:
         self._task.output.flush()
 
     def _print_totals(self) -> None:
-        """Print the counts of all sitemaps, and the rules that forbid the most of their URLs."""
-        line = self._task.output.line
+        """Print the counts of all sitemaps, and the rules that forbid the most of their
+        URLs."""
+        print_line = self._task.output.line
         total_forbidden = sum(self._total_by_rule.values())
         counts = _count_cells(self._total_urls, total_forbidden)
         sitemaps_read = counted(self._total_read, "sitemap")
-        line(*counts, f"total in {sitemaps_read} that could be read")
+        print_line(*counts, f"total in {sitemaps_read} that could be read")
         for place, url_count in self._total_by_rule.most_common(_MAX_NAMED_RULES):
             where = place.robots_url
             if place.line:
                 where = f"line {place.line} of {where}"
             counts = _count_cells("", url_count)
-            line(*counts, f"by {where}: {place.rule}")
+            print_line(*counts, f"by {where}: {place.rule}")
 
 
 def _sitemaps_in(robots: RobotsFile, base: str) -> list[str]:
-    """Return the URLs of the sitemaps that *robots* lists, each once; an invalid one as it stands.
+    """Return the URLs of the sitemaps that *robots* lists, each once. An invalid URL is
+    returned as it stands.
 
     :param base: what relative URLs are relative to
     """
@@ -663,7 +694,8 @@ def _sitemaps_in(robots: RobotsFile, base: str) -> list[str]:
 
 
 def _listed_in(robots: RobotsFile, origin: Origin) -> set[str]:
-    """Return the URLs, without fragments, of the sitemaps that *robots*, of *origin*, lists."""
+    """Return the URLs, without fragments, of the sitemaps that *robots*, of *origin*,
+    lists."""
     base = robots.facts.final_url or origin.robots_url
     urls = set()
     for _, resolved in listed_sitemaps(base, robots.parsed.sitemaps):
@@ -673,14 +705,15 @@ def _listed_in(robots: RobotsFile, origin: Origin) -> set[str]:
 
 
 def _child_in(entry: SitemapEntry, encode: Encoder) -> str:
-    """Return the URL, without its fragment, of a sitemap that an entry of a sitemap index names;
-    ``ValueError`` if it names none."""
+    """Return the URL, without its fragment, of a sitemap that an entry of a sitemap
+    index names; ``ValueError`` if it names none."""
     child = resolve_sitemap(str(entry.get("loc")), encode=encode)
     return child.url.partition("#")[0]
 
 
 def _count_cells(*counts: int | str) -> list[str]:
-    """Return cells of a table, aligned on the right: numbers with commas, and headings as they are."""
+    """Return cells of a table, aligned on the right: numbers with commas, and headings
+    as they are."""
     cells = []
     for count in counts:
         text = count if isinstance(count, str) else f"{count:,}"
@@ -689,7 +722,8 @@ def _count_cells(*counts: int | str) -> list[str]:
 
 
 def _remarks(sitemap: Sitemap) -> str:
-    """Return what there is to say about a sitemap, besides the counts in front of it."""
+    """Return what there is to say about a sitemap, besides the counts in front of
+    it."""
     remarks = []
     if sitemap.kind == Kind.INDEX.value:
         remarks.append(f"index of {counted(sitemap.sitemaps, 'sitemap')}")

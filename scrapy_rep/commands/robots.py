@@ -1,9 +1,10 @@
 """The command ``scrapy robots``.
 
-Scrapy imports this module for every ``scrapy`` command, so it imports nothing that Scrapy has not
-imported by then. Each action is a function of its name in a module imported when needed. It gets a
-:class:`~scrapy_rep.commands.crawl.CrawlTask`, and may raise ``WrongUsage`` or ``Ending``. The same
-without Scrapy, for files, is in :mod:`scrapy_rep.__main__`.
+Scrapy imports this module for every ``scrapy`` command, so it imports nothing that
+Scrapy has not imported by then. Each action (commands/options.py lists them) is a
+function of the same name, in a module that is imported when needed. The function gets a
+:class:`~scrapy_rep.commands.crawl.CrawlTask`, and may raise ``WrongUsage`` or
+``Ending``. :mod:`scrapy_rep.__main__` is the same command for files, without Scrapy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class RobotsCommand(ScrapyCommand):
     settings: Settings
     """Scrapy sets it before it calls any of these methods."""
 
-    # Standard output has what was asked for, so the log is off unless --loglevel or --logfile asks for it.
+    # Only the answer is to be printed, so there is no log unless --loglevel or
+    # --logfile asks for one.
     default_settings = {"LOG_ENABLED": False}
 
     def syntax(self) -> str:
@@ -43,7 +45,7 @@ class RobotsCommand(ScrapyCommand):
             "2 wrong usage or input, 3 some robots.txt unreachable."
         )
 
-    # Scrapy calls these three in this order.
+    # Scrapy calls the following three methods in this order.
 
     def add_options(self, parser: ArgumentParser) -> None:
         from scrapy_rep.commands.options import add_options

@@ -1,5 +1,6 @@
-"""What the actions of ``scrapy robots`` share: questions, files, the exit status. No Scrapy: what is
-fetched, :class:`~scrapy_rep.commands.crawl.CrawlTask` fetches."""
+"""What the actions of ``scrapy robots`` share: questions, files, the exit status. This
+module imports no Scrapy, and fetches nothing:
+:class:`~scrapy_rep.commands.crawl.CrawlTask` does."""
 
 from __future__ import annotations
 
@@ -36,28 +37,30 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.agents import Agents
 
 STDIN = "-"
-"""As a name, among the arguments or of an option: standard input."""
+"""The argument, or the value of an option, that means standard input."""
 
 READ_BYTES = MAX_ROBOTS_BYTES + 1
-"""How much of a robots.txt file is read: what counts, and a byte more, which tells whether the last
-line that counts is whole."""
+"""How much of a robots.txt file is read: what counts, and a byte more, which tells
+whether the last line that counts is whole."""
 
 # Bytes: longer lines of standard input are skipped, since no URL is that long.
 _MAX_INPUT_LINE = 65_536
 
-# Bytes: standard input is given up at a line this long, which may have no end (/dev/zero).
+# Bytes: standard input is given up at a line this long, which may have no end
+# (/dev/zero).
 _MAX_READ_LINE = 16 * 1024 * 1024
 
-# A path alone is put after this to read it as a URL. Only the path counts: it goes to no host.
+# Put before a path alone, this makes a URL of it. Nothing is sent to this host.
 _ANY_SITE = "http://host.invalid"
 
 _NOT_UTF8 = "not UTF-8: {!r}"
 
-# The beginning of a site's address without its scheme: names with dots, the last one of letters, as in
-# "www.example.com:8080/".
+# The beginning of a site's address without its scheme: names with dots, the last one of
+# letters, as in "www.example.com:8080/".
 _ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
 
-# What looks like a site's address by the pattern above, but ends as names of files do.
+# Endings of file names, such as "robots.txt", which the pattern above takes for a
+# site's address.
 _FILE_NAME = re.compile(
     r"\.(?:bak|csv|gz|html?|json|log|md|new|old|orig|php|tmp|txt|xml|zip)\Z"
 )
@@ -66,8 +69,8 @@ Chain = tuple[str, ...]
 """The product tokens of a crawler, most specific first."""
 
 Job = Callable[[Any], Awaitable[None]]
-"""Work that fetches. It gets a :class:`~scrapy_rep.commands.crawl.Lookup`, which can't be named here, since
-its module imports Scrapy."""
+"""Work that fetches. It gets a :class:`~scrapy_rep.commands.crawl.Lookup`, which can't
+be named here, since its module imports Scrapy."""
 
 
 class Question(NamedTuple):
@@ -78,13 +81,15 @@ class Question(NamedTuple):
     origin: Origin | None
     """None for a path alone."""
     path: str
-    """The part of the URL that rules are compared with, percent-encoded as a crawl requests it."""
+    """The part of the URL that rules are compared with, percent-encoded as a crawl
+    requests it."""
     steps: list[tuple[str, str]]
     """How :attr:`path` came about: what was done, and the result."""
 
 
 class Task:
-    """One call of the command: its arguments and options, its output, and its exit status."""
+    """One call of the command: its arguments and options, its output, and its exit
+    status."""
 
     def __init__(self, arguments: Sequence[str], options: Namespace) -> None:
         """Raises ``WrongUsage`` for a wrong ``--agent``."""
@@ -104,14 +109,14 @@ class Task:
 
     @property
     def obey_global(self) -> bool:
-        """Whether a crawler without a group of its own obeys the ``*`` group. In a project, settings decide
-        (``CrawlTask``)."""
+        """Whether a crawler without a group of its own obeys the ``*`` group. In a
+        project, settings decide (``CrawlTask``)."""
         return True
 
     @property
     def max_delay(self) -> float | None:
-        """Seconds: a site that asks for a longer crawl delay is not crawled. None: there is no limit. In a
-        project, settings decide (``CrawlTask``)."""
+        """Seconds: a site that asks for a longer crawl delay is not crawled. None:
+        there is no limit. In a project, settings decide (``CrawlTask``)."""
         return None
 
     def run(self, action: Callable[[Task], None]) -> int:
@@ -126,23 +131,27 @@ class Task:
         return gravest(*self.statuses)
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
-        """Return the crawlers that ``--agent`` names; if it names none, any crawler that no group names.
+        """Return the crawlers that ``--agent`` names; if it names none, any crawler
+        that no group names.
 
-        :param agents: how the crawl finds out its crawler's name; unused here, but see ``CrawlTask``
+        :param agents: how the crawl finds out its crawler's name; unused here, but see
+            ``CrawlTask``
         """
         return self.named or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own: ``CrawlTask`` can, without Scrapy it is ``WrongUsage``."""
+        """Run *job* in a crawl of its own. Only ``CrawlTask`` can: without Scrapy, this
+        is ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"
         )
 
     @contextmanager
     def reporting_errors(self, where: str = "") -> Iterator[None]:
-        """Complain about a ``CommandError`` that is raised within, and go on behind it.
+        """Complain about a ``CommandError`` that is raised in the ``with`` block, and
+        go on after the block.
 
-        :param where: goes before the message, such as the URL of a file
+        :param where: what the complaint begins with, such as the URL of a file
         """
         try:
             yield
@@ -151,9 +160,9 @@ class Task:
             self.statuses.add(error.status)
 
     def urls(self) -> Iterator[str]:
-        """Yield each URL that is given. Reads standard input, one URL a line, for the argument ``-``;
-        and if there are no arguments, unless standard input is a terminal, or is the file that an
-        option names."""
+        """Yield each URL that is given. For the argument ``-``, these are the lines of
+        standard input. It is also read without any arguments, unless it is a terminal,
+        or an option names it as a file."""
         files = [self.options.file]
         if self.options.compare is not None:
             files += self.options.compare
@@ -178,7 +187,7 @@ class Task:
         """Yield a question about each URL that is given. Complains about invalid ones.
 
         :param of_file: whether a file answers them, so that a path alone will do
-        :param needs_one: whether no URL at all is ``WrongUsage``
+        :param needs_one: whether it is ``WrongUsage`` to give no URL at all
         """
         has_urls = False
         for url in self.urls():
@@ -189,11 +198,13 @@ class Task:
             return
         if not (of_file and self.options.agents_known):
             raise WrongUsage("no URL given")
-        # --agents-known is also about a whole file: whether each crawler may fetch the home page.
+        # Without a URL, --agents-known asks of a file whether each crawler may fetch
+        # the home page.
         yield _question_about_file("/")
 
     def _lines_of_stdin(self) -> Iterator[str]:
-        """Yield the lines of standard input that aren't empty. Complains about long ones."""
+        """Yield the lines of standard input that aren't empty. Complains about long
+        ones."""
         if sys.stdin is None:
             return
         while line := sys.stdin.buffer.readline(_MAX_READ_LINE):
@@ -208,7 +219,8 @@ class Task:
                 continue
             line = line.removeprefix(b"\xef\xbb\xbf").strip()
             if line:
-                # Bytes that are not UTF-8 become surrogates, as Python does with arguments.
+                # Bytes that are not UTF-8 become surrogates, as Python does with
+                # arguments.
                 yield line.decode("utf-8", "surrogateescape")
 
     def read_each(
@@ -216,10 +228,10 @@ class Task:
         names: Sequence[str],
         use: Callable[[RobotsFile], None],
     ) -> None:
-        """Call *use* with each file, then with the robots.txt of each origin. Complains about those
-        that can't be read.
+        """Call *use* with each file, then with the robots.txt of each URL's origin.
+        Complains about those that can't be read.
 
-        :param names: of files, or URLs whose origins are meant
+        :param names: names of files, and URLs
         """
         if list(names).count(STDIN) > 1:
             raise WrongUsage("standard input can be read only once")
@@ -242,7 +254,7 @@ class Task:
 
 
 def _is_input_piped() -> bool:
-    """Return whether standard input is something else than a terminal, or closed."""
+    """Return whether standard input is open, and no terminal."""
     return sys.stdin is not None and not sys.stdin.isatty()
 
 
@@ -262,7 +274,8 @@ def _chain(value: str) -> Chain:
 
 
 def question_about(url: str) -> Question:
-    """Return the question that *url* asks of its site's robots.txt, or raise ``CommandError``."""
+    """Return the question that *url* asks of its site's robots.txt, or raise
+    ``CommandError``."""
     try:
         Origin.from_url(url)  # its errors say more than those of what follows
         requested = safe_url_string(url)
@@ -278,7 +291,8 @@ def question_about(url: str) -> Question:
 
 
 def _hint_about(text: str) -> str:
-    """Return what may have been meant by *text*, which is no URL; "" if it can't be told."""
+    """Return what may have been meant by *text*, which is no URL; "" if it can't be
+    told."""
     if text.startswith("/"):
         return " (a path alone takes --file)"
     address = _address_in(text)
@@ -288,7 +302,8 @@ def _hint_about(text: str) -> str:
 
 
 def _question_about_file(url: str) -> Question:
-    """Return the question that *url*, or a path alone, asks of a file, or raise ``CommandError``."""
+    """Return the question that *url*, or a path alone, asks of a file, or raise
+    ``CommandError``."""
     try:
         url.encode()
     except UnicodeEncodeError:
@@ -297,7 +312,7 @@ def _question_about_file(url: str) -> Question:
         question = question_about(_ANY_SITE + url)
         # The first step names the URL that is requested: here, one that was made up.
         return Question(url, None, question.path, question.steps[1:])
-    if ":" not in url.partition("/")[0]:
+    if ":" not in url.partition("/")[0]:  # no scheme
         meant = _address_in(url) or f"/{url}"
         raise CommandError(f"neither a URL nor a path: {url!r}; did you mean {meant}?")
     return question_about(url)
@@ -311,7 +326,8 @@ def origin_of_url(url: str) -> Origin:
 
 
 def read_file(name: str, limit: int) -> bytes:
-    """Return at most *limit* bytes of a file (``-``: standard input), or raise ``CommandError``."""
+    """Return at most *limit* bytes of a file (``-``: standard input), or raise
+    ``CommandError``."""
     if name == STDIN:
         if sys.stdin is None:
             raise CommandError("standard input is closed")
@@ -330,8 +346,8 @@ def read_file(name: str, limit: int) -> bytes:
 
 
 def _address_in(text: str) -> str:
-    """Return the URL that somebody means by *text* who leaves its scheme out; "" if *text* doesn't look
-    like a site's address."""
+    """Return the URL that somebody means by *text* who leaves its scheme out; "" if
+    *text* doesn't look like a site's address."""
     host = _ADDRESS_START.match(text)
     if host is None:
         return ""

@@ -1,6 +1,7 @@
-"""robots.txt files and what they say: ``scrapy robots URL…``, which line allows or forbids a URL
-(reasons come from inspection/explanation.py); ``--lint URL|FILE…``, likely mistakes, in files as they
-are now. No Scrapy."""
+"""What robots.txt files say. ``scrapy robots URL…`` prints which line allows or forbids
+a URL (the reasons come from inspection/explanation.py). ``--lint URL|FILE…`` prints
+likely mistakes in files, as they are now rather than in the cache. This module imports
+no Scrapy."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.task import Chain, Question, Task
     from scrapy_rep.protocol import Origin
 
-# Of the agents that a file names, only the first thousand are asked about: there may be a hundred
-# thousand, and the file is read once for each.
+# Of the agents that a file names, only the first thousand are asked about: there may be
+# a hundred thousand, and the file is read once for each agent.
 _MAX_AGENTS = 1000
 
 # Columns of the first cell of each line: "unreachable" is the longest verdict.
 _VERDICT_WIDTH = len("unreachable")
 
-# Columns of two further cells, with --agents-known.
+# Columns of the two cells that --agents-known adds.
 _OPERATOR_WIDTH = max(len(crawler.operator) for crawler in KNOWN)
 _PURPOSE_WIDTH = max(len(crawler.purpose) for crawler in KNOWN)
 
@@ -71,8 +72,8 @@ _CSV_FIELDS = (
 
 
 def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
-    """Return the agents *asked* about, those that files name, and ``*``, each once. If files name
-    too many, only the first count."""
+    """Return the agents *asked* about, those that files name, and ``*``, each once. If
+    files name too many, those behind the first thousand are left out."""
     names: dict[str, str] = {}  # as the files spell them, by their lower case
     for file in robots:
         for token in file.outline.tokens():
@@ -94,8 +95,9 @@ def asked_of(
     files: Iterable[RobotsFile],
     default: list[Chain],
 ) -> list[Chain]:
-    """Return the agents that *task* asks about: the known ones for ``--agents-known``, those that *files*
-    name for ``--agents-of-file``, and *default* without these options."""
+    """Return the agents that *task* asks about: the known ones for ``--agents-known``,
+    those that *files* name for ``--agents-of-file``, and *default* without these
+    options."""
     options = task.options
     chains = default
     if options.agents_known:
@@ -103,15 +105,15 @@ def asked_of(
         for crawler in KNOWN:
             chains.append(crawler.chain)
     if options.agents_of_file:
-        # Beside those that the files name, those that were asked for; never *default*.
+        # The agents that were asked for are added to those that the files name;
+        # *default* never is.
         asked_for = chains if options.agents_known else task.named
         chains = agents_of(files, asked_for)
     return list(dict.fromkeys(chains))
 
 
 def decide(task: Task) -> None:
-    """Print the verdict on each URL: what the command does without an option that asks for another
-    action."""
+    """Print the verdict on each URL: the action if no option asks for another."""
     options = task.options
     output = task.output
     if options.csv:
@@ -122,20 +124,21 @@ def decide(task: Task) -> None:
         totals = _decide_by_file(task)
     if not totals:
         return
-    names_agents = task.named or options.agents_of_file or options.spider
+    is_agent_given = bool(task.named or options.agents_of_file or options.spider)
     if options.agents_known:
         output.line(f"# {_ABOUT_KNOWN}")
-    elif options.file is not None and not names_agents:
+    elif options.file is not None and not is_agent_given:
         output.line(f"# {_NO_AGENT}")
-    counts = []
+    parts = []
     for verdict in sorted(totals):
-        counts.append(f"{totals[verdict]:,} {verdict}")
-    line = ", ".join(counts)
+        parts.append(f"{totals[verdict]:,} {verdict}")
+    line = ", ".join(parts)
     output.line(f"# {line}")
 
 
 def _decide_by_file(task: Task) -> Counter[str]:
-    """Print the verdicts of the file that ``--file`` names. Return how often it gives each verdict."""
+    """Print the verdicts of the file that ``--file`` names. Return how often it gives
+    each verdict."""
     name = task.options.file
     body = cut(read_file(name, READ_BYTES))
     robots = RobotsFile(Outcome.RULES, body, Facts(file=name))
@@ -151,14 +154,16 @@ class _Run(NamedTuple):
 
 
 def _decide_by_sites(task: Task) -> Counter[str]:
-    """Print the verdict of each URL's own robots.txt, in the order of the URLs, each as soon as all
-    before it are known. Return how often each verdict was given."""
+    """Print the verdict of each URL's own robots.txt. Verdicts come in the order of the
+    URLs, each as soon as it and all before it are known. Return how often each verdict
+    was given."""
     totals: Counter[str] = Counter()
     runs: deque[_Run] = deque()
     for origin, questions in groupby(task.questions(), attrgetter("origin")):
         runs.append(_Run(origin, list(questions)))
     if not runs:
         return totals
+    # Of each origin: how many of its runs have not been printed yet.
     runs_left = Counter(run.origin for run in runs)
 
     async def job(lookup: Lookup) -> None:
@@ -168,11 +173,12 @@ def _decide_by_sites(task: Task) -> Counter[str]:
             files[fetched_origin] = robots
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
-            # Origins come in the order of their first runs, but there may be other runs between.
+            # Files come in the order of their origins' first runs. After one of these,
+            # there may be further runs of origins whose files came before.
             while runs and runs[0].origin in files:
                 origin, questions = runs.popleft()
-                counts = _print_verdicts(task, files[origin], agents, questions)
-                totals.update(counts)
+                totals_of_run = _print_verdicts(task, files[origin], agents, questions)
+                totals.update(totals_of_run)
                 runs_left[origin] -= 1
                 if runs_left[origin] == 0:
                     del files[origin]
@@ -188,8 +194,8 @@ def _print_verdicts(
     agents: list[Chain],
     questions: Iterable[Question],
 ) -> Counter[str]:
-    """Print what *robots* says about URLs to each agent; with ``--show``, then the file itself. Return
-    how often it gives each verdict."""
+    """Print what *robots* says about URLs to each agent; with ``--show``, print the
+    file itself below. Return how often the file gives each verdict."""
     totals: Counter[str] = Counter()
     decisive_lines: dict[int, _DecisiveLine] = {}
     agents = asked_of(task, [robots], agents)
@@ -260,8 +266,8 @@ def _print_verdict(task: Task, explanation: Explanation, agent_width: int) -> No
 
 
 def _as_data(task: Task, explanation: Explanation) -> dict[str, object]:
-    """Return a verdict as JSON and CSV have it, with ``--agents-known`` also what is known of the
-    crawler."""
+    """Return a verdict as JSON and CSV have it, with ``--agents-known`` also what is
+    known of the crawler."""
     data = explanation.as_dict()
     if task.options.agents_known:
         data.update(about_known(OF_CHAIN.get(explanation.chain)))
@@ -288,8 +294,8 @@ def _print_row(task: Task, explanation: Explanation, agent_width: int) -> None:
 
 
 def name_of(task: Task, chain: Chain) -> str:
-    """Return what the crawler with these tokens is called: with ``--agents-known``, a known one by its
-    own token alone, without the fallbacks."""
+    """Return what the crawler with these tokens is called: with ``--agents-known``, a
+    known one by its own token alone, without the fallbacks."""
     if task.options.agents_known:
         crawler = OF_CHAIN.get(chain)
         if crawler is not None:
@@ -310,8 +316,8 @@ def _print_file(
     robots: RobotsFile,
     decisive_lines: dict[int, _DecisiveLine],
 ) -> None:
-    """Print a file for ``--show``: each line with its number, those that decided marked, with the
-    verdict and the URLs behind them."""
+    """Print a file for ``--show``, each line with its number. The lines that decided
+    are marked, and followed by the verdict and the URLs that they decided about."""
     for number, row in enumerate(rows(cut(robots.body).rstrip(b"\r\n")), 1):
         text = row.decode("utf-8", "backslashreplace").expandtabs()
         mark = " "
@@ -328,13 +334,15 @@ def _print_file(
 
 
 def lint(task: Task) -> None:
-    """Carry out ``--lint``: print the likely mistakes in each file, or in each URL's robots.txt."""
+    """Carry out ``--lint``: print the likely mistakes in each file, or in each URL's
+    robots.txt."""
     if not task.arguments:
         raise WrongUsage("--lint needs a URL, a file, or - for standard input")
-    least = SEVERITIES.index(task.options.fail_on or NOTE)
-    failing_severities = SEVERITIES[: least + 1]  # SEVERITIES begins with the gravest
+    # SEVERITIES begins with the gravest. The last one that counts is that of --fail-on.
+    last_failing = SEVERITIES.index(task.options.fail_on or NOTE)
+    failing_severities = SEVERITIES[: last_failing + 1]
 
-    def show(robots: RobotsFile) -> None:
+    def lint_file(robots: RobotsFile) -> None:
         name = str(robots.facts.file)
         findings = _findings_about(robots)
         if any(item.severity in failing_severities for item in findings):
@@ -342,11 +350,12 @@ def lint(task: Task) -> None:
         print_findings(task.output, STDIN_IN_WORDS if name == STDIN else name, findings)
         task.output.flush()
 
-    task.read_each(task.arguments, show)
+    task.read_each(task.arguments, lint_file)
 
 
 def _findings_about(robots: RobotsFile) -> list[Finding]:
-    """Return the likely mistakes in *robots*; if there is no file, a note that says so."""
+    """Return the likely mistakes in *robots*; if there is no file, a note that says
+    so."""
     if robots.outcome is Outcome.MISSING:
         return [finding(None, "no-file", answer=robots.answer)]
     url = robots.facts.robots_url

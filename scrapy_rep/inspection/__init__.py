@@ -1,1 +1,1 @@
-"""What a robots.txt says, for people. No Scrapy here."""
+"""What a robots.txt says, for people. Imports no Scrapy."""

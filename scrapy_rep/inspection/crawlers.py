@@ -1,7 +1,9 @@
-"""Crawlers that their operators document: what ``scrapy robots --agents-known`` asks about.
+"""Crawlers that their operators document: what ``scrapy robots --agents-known`` asks
+about.
 
-To add one, name the operator's own page; without such a page, a crawler is not listed. Then change
-:data:`AS_OF`, and the list in docs/check.md (docs/command.md names chains).
+To add one, name the operator's own page; without such a page, a crawler is not listed.
+Then change :data:`AS_OF`, the list in docs/check.md, and docs/command.md, which names
+the crawlers with fallbacks.
 """
 
 from __future__ import annotations
@@ -19,21 +21,23 @@ ASSISTANT = "assistant"
 OTHER = "other"
 
 CRAWLER_PURPOSES = (SEARCH, AI_TRAINING, AI_SEARCH, ASSISTANT, OTHER)
-"""In the order of :data:`KNOWN`."""
+"""What crawlers fetch pages for. :data:`KNOWN` is in this order."""
 
 
 class Crawler(NamedTuple):
     """A crawler that its operator documents."""
 
     chain: tuple[str, ...]
-    """Its product token, and tokens whose groups it obeys if none names the one before."""
+    """Its product token, then its fallbacks: it obeys the groups of the first of these
+    tokens that the file names."""
     operator: str
     purpose: str
     """One of :data:`CRAWLER_PURPOSES`."""
     page: str
     """Where the operator documents it."""
     note: str = ""
-    """What that page says, if robots.txt alone doesn't keep this crawler away, or it is no crawler."""
+    """What else to know of it, from that page: mostly that robots.txt doesn't keep it
+    away, or that it is no crawler."""
 
     @property
     def name(self) -> str:
@@ -41,7 +45,7 @@ class Crawler(NamedTuple):
         return self.chain[0]
 
 
-# Where operators document their crawlers.
+# The pages where operators document their crawlers.
 
 _GOOGLE = "https://developers.google.com/crawling/docs/crawlers-fetchers/google-common-crawlers"
 _BING = "https://www.bing.com/webmasters/help/which-crawlers-does-bing-use-8c184ec0"
@@ -103,7 +107,8 @@ OF_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
 
 
 def about_known(crawler: Crawler | None) -> dict[str, Any]:
-    """Return what is known of a crawler, ready for JSON; the same keys, with None, if it isn't known."""
+    """Return what is known of a crawler, ready for JSON; the same keys, with None, if
+    it isn't known."""
     if crawler is None:
         return {"operator": None, "purpose": None, "page": None, "note": None}
     return {

@@ -1,6 +1,6 @@
-"""What crawlers may fetch, and whether their site's owner may have meant something else. Nothing is
-guessed from the text of rules: the matcher that crawls use decides on example paths, with the rules of
-each crawler that the file names."""
+"""What crawlers may fetch, and whether their site's owner may have meant something
+else. Nothing is guessed from the text of rules: the matcher that crawls use decides on
+example paths, with the rules of each crawler that the file names."""
 
 from __future__ import annotations
 
@@ -19,17 +19,21 @@ from scrapy_rep.protocol.robotstxt import Groups, Pace, delay_seconds, rate_seco
 from scrapy_rep.protocol.syntax import GLOBAL, RULES, normalise, readable, readable_url
 from scrapy_rep.text import resolve_sitemap
 
-# Of the crawlers that a file names, the first fifty are examined: there may be a hundred thousand.
+# Of the crawlers that a file names, which may be a hundred thousand, the first fifty
+# are examined.
 _MAX_EXAMINED = 50
 
-# A comparison is one of a path and a rule with a wildcard, or of a path and all other rules of a crawler.
-# A file that needs more is hostile: of it, lint says only what is wrong with each line (lint.py).
+# A comparison matches a path with one rule that has a wildcard, or with all other rules
+# of a crawler at once. A file that would take more comparisons than this is hostile:
+# the checks that compare paths are left out.
 _MAX_COMPARISONS = 1_000_000
 
-# So many rules of a group are tried, to find one that its agents obey, or that lets them fetch a path.
+# Only so many rules of a group are tried to find one that its agents obey, or that lets
+# them fetch a path.
 _MAX_TRIED_RULES = 10
 
-# Search engines, in lower case. It matters whether they may fetch a site, and see it as people do.
+# Search engines, in lower case. It matters whether they may fetch a site, and see it as
+# people do.
 _ENGINES = ("googlebot", "bingbot", "duckduckbot")
 
 DELAYS = {"crawl-delay": delay_seconds, "request-rate": rate_seconds}
@@ -40,7 +44,8 @@ _ANY_PATH = "/any-page"
 
 
 class Crawlers:
-    """The crawlers that a file names, and ``*``. The first fifty are examined: their rules are known.
+    """The crawlers that a file names, and ``*``. Fifty of them, ``*`` and search
+    engines first, are examined: only their rules are known.
 
     Tokens are in lower case here; :attr:`spelling` has them as the file spells them.
     """
@@ -50,7 +55,7 @@ class Crawlers:
         self.outline = outline
         names = {token.lower(): token for token in outline.tokens()}
         engines = [token for token in _ENGINES if token in names]
-        # Each once, the most important first.
+        # Each token is here once, the most important first.
         tokens = list(dict.fromkeys([GLOBAL, *engines, *names]))
         examined = tokens[:_MAX_EXAMINED]
         has_delays = _has_delays(outline)
@@ -71,11 +76,11 @@ class Crawlers:
         self._groups = _groups_by_token(outline)
         """The groups of all tokens that the file names, and of ``*``."""
         self.closed = _closed_tokens(self._groups)
-        """Those that may fetch nothing."""
+        """The tokens, examined or not, that may fetch nothing."""
 
     @cached_property
     def open(self) -> list[str]:
-        """Those that may fetch something, of those that are examined."""
+        """The tokens of examined crawlers that may fetch something."""
         return [token for token in self.rules if self.path_for(token)]
 
     @property
@@ -84,17 +89,19 @@ class Crawlers:
         return [token for token in self._groups if token != GLOBAL]
 
     def rules_of(self, token: str) -> list[RuleLine]:
-        """Return the rules of all groups that name *token*, as they stand in the file."""
+        """Return the rules of all groups that name *token*, as they stand in the
+        file."""
         lines = []
         for group in self._groups[token]:
             lines += group.rules
         return lines
 
     def path_for(self, token: str) -> str:
-        """Return a path that the crawler *token* may fetch; "" if no path that is tried is allowed."""
+        """Return a path that the crawler *token* may fetch; "" if no path that is tried
+        is allowed."""
         paths = ["/", _ANY_PATH]
-        allows = [line for line in self.rules_of(token) if line.rule.allow]
-        for line in allows[:_MAX_TRIED_RULES]:
+        allow_lines = [line for line in self.rules_of(token) if line.rule.allow]
+        for line in allow_lines[:_MAX_TRIED_RULES]:
             paths.append(example_of(line.pattern))
         for path in paths:
             if path and not BLANK.search(path) and self.rules[token].allows(path):
@@ -112,6 +119,8 @@ class Crawlers:
         for name, _ in self.outline.fields.values():
             if name in RULES or name == "sitemap":
                 paths += 1
+        # Each path is compared once with each crawler's plain rules, and with each
+        # wildcard rule.
         return paths * (len(self.rules) + wildcards)
 
 
@@ -121,8 +130,8 @@ def _has_delays(outline: Outline) -> bool:
 
 
 def _groups_by_token(outline: Outline) -> dict[str, list[Group]]:
-    """Return the groups that name each token, in the order of the file but for ``*``, which comes
-    first."""
+    """Return the groups that name each token. Tokens are in the order of the file, but
+    ``*`` comes first."""
     groups_by_token: dict[str, list[Group]] = {GLOBAL: []}
     for group in outline.groups:
         for token in _tokens_of(group):
@@ -138,17 +147,18 @@ def _tokens_of(group: Group) -> list[str]:
 
 
 class _Longest(NamedTuple):
-    """Characters of the longest patterns of a group, 0 for none. The longest pattern wins."""
+    """How many characters the longest patterns of a group have, 0 if there is none. The
+    longest pattern that matches a path decides."""
 
     disallow_of_all: int
-    """That disallows all paths."""
+    """Of the patterns that disallow all paths."""
     allow: int
-    """That allows any path."""
+    """Of the patterns that allow at least one path."""
 
 
 def _closed_tokens(groups_by_token: dict[str, list[Group]]) -> set[str]:
-    """Return the tokens that may fetch nothing: a rule that disallows all paths is longer than each
-    that allows something."""
+    """Return the tokens that may fetch nothing: a rule that disallows all paths is
+    longer than each that allows something."""
     # Many tokens may share a group, so each group is measured once.
     longest_by_group: dict[int, _Longest] = {}
     closed = set()
@@ -181,7 +191,7 @@ def _longest_of(group: Group) -> _Longest:
 
 
 def effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:
-    """Yield what is to say about what crawlers may fetch.
+    """Yield what there is to say about what crawlers may fetch.
 
     :param kept: the part of the file that counts
     :param outline: its lines
@@ -222,13 +232,14 @@ def _deciding_line(rules: Rules, path: str) -> int:
 def _site_closed(crawlers: Crawlers, is_small: bool) -> Finding:
     """Return the finding that the ``*`` group is closed, with the exceptions to it.
 
-    :param is_small: whether there is time to find out which crawlers may fetch something
+    :param is_small: whether there is time to find out which crawlers may fetch
+        something
     """
     open_names = [token for token in crawlers.names if token not in crawlers.closed]
     exception = ""
     if open_names:
         exception = " without a group of their own"
-        # Of each of them, a path is known that it may fetch: then they can be named.
+        # They can be named only if, of each, a path is known that it may fetch.
         if is_small and set(open_names) <= set(crawlers.open):
             agents = [crawlers.spelling[token] for token in open_names]
             exception = f" but {first_few(agents)}"
@@ -237,7 +248,8 @@ def _site_closed(crawlers: Crawlers, is_small: bool) -> Finding:
 
 
 def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
-    """Yield lines that close the whole site to search engines, while ``*`` may fetch something."""
+    """Yield lines that close the whole site to search engines, while ``*`` may fetch
+    something."""
     open_path = crawlers.path_for(GLOBAL)
     if not open_path:
         return
@@ -253,8 +265,8 @@ def _engine_closed(crawlers: Crawlers) -> Iterator[Finding]:
 
 
 def _only_allows(outline: Outline) -> bool:
-    """Return whether the rules of a file only allow, and one of them allows something else than
-    everything, as if the rest were forbidden."""
+    """Return whether a file disallows nothing, while one of its rules allows some paths
+    only, as if all others were forbidden."""
     allows_part = False
     for group in outline.groups:
         for line in group.rules:
@@ -275,7 +287,8 @@ class _Forbidden(NamedTuple):
 
 
 def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
-    """Yield groups that allow what ``*`` forbids, unless they say "everything" explicitly."""
+    """Yield crawlers whose own groups let them fetch what ``*`` forbids, unless these
+    groups say explicitly that everything is open."""
     forbidden = _forbidden_to_all(crawlers)
     # Crawlers that lose the same rules are put together.
     losers_by_rules: dict[tuple[str, ...], list[AgentLine]] = {}
@@ -299,7 +312,8 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
 
 
 def _forbidden_to_all(crawlers: Crawlers) -> list[_Forbidden]:
-    """Return the disallow rules of the ``*`` group, but those that never win."""
+    """Return what the disallow rules of the ``*`` group forbid, each with a path as an
+    example. Rules that another one overrules there are left out."""
     forbidden = []
     for line in crawlers.rules_of(GLOBAL):
         if line.rule.allow:
@@ -323,8 +337,8 @@ def _first_lines(crawlers: Crawlers) -> list[AgentLine]:
 
 
 def _says_everything(lines: list[RuleLine]) -> bool:
-    """Return whether one of *lines* says that everything is open: by an empty pattern, or by an allow
-    of all paths."""
+    """Return whether one of *lines* says that everything is open: by an empty pattern,
+    or by an allow of all paths."""
     for line in lines:
         if not line.pattern or (line.rule.allow and matches_all(line.pattern)):
             return True
@@ -339,43 +353,44 @@ def _joined_agents(
     group: Group,
     texts: list[str],
 ) -> Iterator[Finding]:
-    """Yield a group whose agents were hardly meant to share their rules: something other than a
-    comment stands between its user-agent lines.
+    """Yield a group whose agents were hardly meant to share their rules: something
+    other than a comment stands between its user-agent lines.
 
     :param texts: the lines of the file
     """
     gaps: list[str] = []  # what stands between, see _gap()
-    last_part = group.agents[0].line  # the first user-agent line below all gaps
+    line_below = group.agents[0].line  # the first user-agent line below all gaps
     for agent, next_agent in pairwise(group.agents):
         texts_between = texts[agent.line : next_agent.line - 1]
         gap = _gap(texts_between)
         if gap:
             gaps += gap
-            last_part = next_agent.line
-    in_last_part = set()
+            line_below = next_agent.line
+    tokens_below = set()
     for agent in group.agents:
-        if agent.line >= last_part:
-            in_last_part.add(agent.token)
-    only_above = []  # agents that were hardly meant to obey the rules below the gap
+        if agent.line >= line_below:
+            tokens_below.add(agent.token)
+    tokens_above = []  # of agents hardly meant to obey the rules below the gaps
     for token in _tokens_of(group):
-        if token in crawlers.rules and token not in in_last_part:
-            only_above.append(token)
-    if not only_above:
+        if token in crawlers.rules and token not in tokens_below:
+            tokens_above.append(token)
+    if not tokens_above:
         return
-    # One rule is enough to show what they share. What is forbidden says more than what is allowed.
+    # One rule is enough to show that the agents share rules. A disallow says more than
+    # an allow.
     rules = sorted(group.rules, key=_says_less)
     for line in rules[:_MAX_TRIED_RULES]:
         path = example_of(line.pattern) if line.pattern else _ANY_PATH
         if not path:
             continue
         obeying = []
-        for token in only_above:
+        for token in tokens_above:
             rules_of_token = crawlers.rules[token]
             if _deciding_line(rules_of_token, path) == line.rule.line:
                 obeying.append(crawlers.spelling[token])
         if obeying:
             yield finding(
-                last_part,
+                line_below,
                 "joined-agents",
                 agents=obeying,
                 gap=_gap_in_words(gaps),
@@ -386,13 +401,14 @@ def _joined_agents(
 
 
 def _says_less(line: RuleLine) -> tuple[bool, bool]:
-    """A key to sort rules by: first what is forbidden, then what is allowed, then empty rules."""
+    """Return a key to sort rules by: first what is forbidden, then what is allowed,
+    then empty rules."""
     return not line.pattern, line.rule.allow
 
 
 def _gap(texts: list[str]) -> list[str]:
-    """Return what stands between two user-agent lines: names of fields, "" for a blank line; nothing
-    for comments."""
+    """Return what stands between two user-agent lines: the name of each line's field,
+    or "" for a blank line. Comments are left out."""
     names = []
     for text in texts:
         content = readable(text).strip()
@@ -403,7 +419,10 @@ def _gap(texts: list[str]) -> list[str]:
 
 
 def _gap_in_words(names: list[str]) -> str:
-    """Return subject and verb of the sentence that *names*, from :func:`_gap`, stand between lines."""
+    """Return what stands between lines as subject and verb: "crawl-delay stands".
+
+    :param names: what :func:`_gap` returns
+    """
     fields = [shortened(name) for name in dict.fromkeys(names) if name]
     if not fields:
         return "a blank line stands"
@@ -431,16 +450,17 @@ def _empty_group(
 
 
 def _delays(crawlers: Crawlers) -> Iterator[Finding]:
-    """Yield lines that ask for a pause, with the crawlers for which they ask for the longest."""
+    """Yield lines that ask for a pause, each with the crawlers for which it is the
+    longest."""
     agents_by_line: dict[int, list[str]] = {}
     for token, agent in crawlers.spelling.items():
-        # Some crawlers know only crawl-delay: then the slowest line of this kind counts, even if a
-        # request-rate line is slower.
+        # Some crawlers know only crawl-delay: then the slowest line of this kind
+        # counts, even if a request-rate line is slower.
         pace = crawlers.paces[token]
         slowest_lines = set()
-        for ask in (pace.crawl_delay, pace.slowest):
-            if ask is not None:
-                slowest_lines.add(ask.line)
+        for delay in (pace.crawl_delay, pace.slowest):
+            if delay is not None:
+                slowest_lines.add(delay.line)
         for line in slowest_lines:
             agents_by_line.setdefault(line, []).append(agent)
     groups = crawlers.outline.groups
@@ -460,7 +480,8 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
             )
 
 
-# Patterns that match style sheets or scripts: by the ending of their names, or a usual folder's.
+# Patterns that match style sheets or scripts: by the ending of their names, or a usual
+# folder's.
 _ASSETS = re.compile(
     r"\.(?:css|js)\b|/(?:css|js|javascripts?|scripts?|styles?|stylesheets?|assets|static|_next|"
     r"wp-includes)(?=[/*$]|\Z)",
@@ -497,8 +518,8 @@ def _assets(crawlers: Crawlers, group: Group) -> Iterator[Finding]:
 
 
 def _asset_paths(pattern: str) -> list[str]:
-    """Return paths of style sheets or scripts that a rule with *pattern* is likely to be about; none if
-    it is about other files."""
+    """Return paths of style sheets or scripts that a rule with *pattern* is likely to
+    be about; none if it is about other files."""
     match = _ASSETS.search(pattern)
     if match is None:
         return []
@@ -526,8 +547,10 @@ def _sitemaps(
 ) -> Iterator[Finding]:
     """Yield what is wrong with the sitemap lines.
 
-    :param robots_url: the URL of the file; if it isn't known, any sitemap may be on its host
-    :param is_small: whether there is time to find out if crawlers may fetch the sitemaps
+    :param robots_url: the URL of the file; if it isn't known, any sitemap may be on its
+        host
+    :param is_small: whether there is time to find out if crawlers may fetch the
+        sitemaps
     """
     own_origin = Origin.from_url(robots_url) if robots_url else None
     # Relative URLs are relative to this. Only their paths count, so any host will do.
@@ -562,9 +585,10 @@ def _sitemap_disallowed(
 ) -> Iterator[Finding]:
     """Yield a sitemap that is closed to crawlers that may fetch other things.
 
-    :param line: the one that lists the sitemap
-    :param path: the sitemap's, as rules are compared with it
-    :param condition: goes before the sentence: on which condition it is true
+    :param line: the line that lists the sitemap
+    :param path: the sitemap's path, as rules are compared with it
+    :param condition: the beginning of the sentence, if it may be untrue: on which
+        condition it is true
     """
     agents = []
     agents_and_lines = []

@@ -1,4 +1,5 @@
-"""Why is this URL allowed or not? (REP.md sections 7 and 8.) No Scrapy, no I/O, no clock."""
+"""Why is this URL allowed or not? (REP.md sections 7 and 8.) This module
+needs no Scrapy, no I/O and no clock."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ from scrapy_rep.text import counted, iso
 
 STDIN_IN_WORDS = "standard input"
 
-# How the command names standard input among its arguments: commands/task.py, which imports this module.
+# The argument that means standard input, as in commands/task.py, which can't be
+# imported here: it imports this module.
 _STDIN = "-"
 
 
 def in_words(chain: Sequence[str]) -> str:
-    """Return the name of a crawler with these tokens: ``GPTBot, as fallback for Googlebot``."""
+    """Return the name of a crawler with these tokens:
+    ``GPTBot, as fallback for Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
 
 
@@ -37,8 +40,8 @@ def _subject(chain: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Return *text* as a sentence: with a full stop, and a capital unless it begins with
-    "robots.txt"."""
+    """Return *text* as a sentence: with a full stop, and a capital unless it begins
+    with "robots.txt"."""
     if not text.startswith(ROBOTS_PATH.removeprefix("/")):
         text = text[:1].upper() + text[1:]
     return f"{text}."
@@ -53,8 +56,8 @@ class Facts:
     robots_url: str | None = None
     """None for a file that was given."""
     file: str | None = None
-    """The name of a file that was given, ``-`` for standard input. Of a URL that was given to ``--lint`` or
-    ``--compare``: the URL of its robots.txt."""
+    """The name of a file that was given, ``-`` for standard input. Of a URL that was
+    given to ``--lint`` or ``--compare``: the URL of its robots.txt."""
     status: int | None = None
     """Of the HTTP response; None if there was none."""
     hops: int = 0
@@ -62,13 +65,14 @@ class Facts:
     final_url: str | None = None
     """Where the redirects led."""
     fetched_at: float | None = None
-    """When the answer came, or the copy that still applies."""
+    """When the answer came, or the earlier answer whose copy still applies."""
     fresh_until: float | None = None
-    """When it is fetched again, if it is needed."""
+    """Until when it is used without being fetched again."""
     from_cache: bool = False
-    """Whether nothing was asked just now."""
+    """Whether nothing was fetched just now, since the cache had an answer."""
     stale: bool = False
-    """Whether robots.txt is unreachable now, so that the copy of an earlier answer applies."""
+    """Whether robots.txt is unreachable now, so that the copy of an earlier answer
+    applies."""
     error: str | None = None
     """What happened at the last attempt, if it failed."""
     setting: str | None = None
@@ -101,18 +105,20 @@ class Explanation:
 
     @property
     def unreachable(self) -> bool:
-        """Whether no robots.txt was available to decide by. For robots.txt itself, none is needed."""
+        """Whether no robots.txt was available to decide by. For robots.txt itself, none
+        is needed."""
         is_unreachable = self.robots.outcome is Outcome.UNREACHABLE
         return is_unreachable and self.path != ROBOTS_PATH
 
     @property
     def too_slow(self) -> bool:
-        """Whether the line that decided asks for too long a crawl delay, so that no rule was compared."""
+        """Whether the line that decided asks for too long a crawl delay, so that no
+        rule was compared."""
         rule = self.decision.rule
         if self.allowed or rule is None:
             return False
-        # A rule without a pattern forbids nothing, so this one stands for the line with the delay: it is
-        # made in pace.py.
+        # No rule of a file forbids without a pattern: only the one that pace.py makes
+        # does, to stand for the line with the delay.
         return not rule.pattern
 
     @property
@@ -202,7 +208,8 @@ class Explanation:
         return sentences
 
     def _about_group(self) -> list[str]:
-        """Return a sentence about the group that applied, and why none before it did."""
+        """Return a sentence about the group that applied, and why no group of an
+        earlier token did."""
         token = self.decision.agent
         if token is None:
             return [_sentence(self.reason)]
@@ -270,8 +277,8 @@ class Explanation:
         return sentences
 
     def how(self) -> dict[str, Any]:
-        """Return how the verdict came about, ready for JSON. The groups are those that name a token
-        of the chain, or all crawlers."""
+        """Return how the verdict came about, ready for JSON. The groups are those that
+        name a token of the chain, or all crawlers."""
         tokens = [token.lower() for token in obeyed(self.chain, obey_global=True)]
         groups = []
         for group in self.robots.outline.groups:
@@ -295,8 +302,8 @@ class Explanation:
 
     @property
     def _group(self) -> str:
-        """The token of the group that applied, as an ``Outline`` (protocol/outline.py) names it: in lower
-        case, empty if none applied."""
+        """The token of the group that applied, as an ``Outline`` (protocol/outline.py)
+        names it: in lower case, empty if none applied."""
         return (self.decision.agent or "").lower()
 
     def _matching_rules(self) -> list[_MatchingRule]:
@@ -304,8 +311,9 @@ class Explanation:
         that decides; none if they were not compared."""
         if self.too_slow:
             return []
-        # Keys are numbers that order rules as the matcher does: the largest wins, and the bits from
-        # LENGTH_BIT on are the length of the pattern (protocol/matching.py).
+        # Keys are numbers that order rules as the matcher does: the largest wins, and
+        # the bits from LENGTH_BIT on are the length of the pattern
+        # (protocol/matching.py).
         rules_by_key = {}
         for line in self.robots.outline.rules_for(self._group):
             key = line.key_for(self.path)
@@ -345,14 +353,16 @@ _FORBIDDEN_WITHOUT_RULE = Decision(False, None, None)
 
 @dataclass(frozen=True)
 class RobotsFile:
-    """A robots.txt, and what its origin or the project's settings make of it. Explains URLs."""
+    """A robots.txt, and what its origin or the project's settings make of it. Explains
+    the verdicts on URLs."""
 
     outcome: Outcome
     body: bytes = b""
     """The file, if :attr:`outcome` is ``RULES``."""
     facts: Facts = field(default_factory=Facts)
     unrestricted: bool = False
-    """Whether it has been unreachable for so long that there are no restrictions (REP.md section 4)."""
+    """Whether it has been unreachable for so long that there are no restrictions
+    (REP.md section 4)."""
     pass_unreachable: bool = False
     """Whether requests pass while it is unreachable: ``REP_UNREACHABLE = "allow"``."""
     forbids: bool = False
@@ -362,7 +372,8 @@ class RobotsFile:
 
     @property
     def name(self) -> str:
-        """For people: the file's name, or the URL that stands for it in :class:`Facts`; "" for neither."""
+        """For people: the file's name, or the URL that stands for it in :class:`Facts`;
+        "" for neither."""
         if self.facts.file == _STDIN:
             return STDIN_IN_WORDS
         return self.facts.file or ""
@@ -379,7 +390,7 @@ class RobotsFile:
 
     @cached_property
     def sha256(self) -> str | None:
-        """The hash of the body, cut to size; None if there is no body."""
+        """The hash of :attr:`body`; None if there is no file."""
         if self.outcome is not Outcome.RULES:
             return None
         return sha256(self.body).hexdigest()
@@ -399,12 +410,13 @@ class RobotsFile:
         max_delay: float | None = None,
         steps: Sequence[tuple[str, str]] = (),
     ) -> Explanation:
-        """Return what this file means for *url*.
+        """Return the verdict of this file on *url*, with the reasons.
 
         :param path: the part of the URL that is compared
         :param chain: the crawler's tokens, most specific first
         :param obey_global: False for a crawler that obeys only groups that name it
-        :param max_delay: seconds; an origin that asks for a longer crawl delay is not crawled
+        :param max_delay: seconds; an origin that asks for a longer crawl delay is not
+            crawled
         :param steps: how *path* came about, see :attr:`Explanation.steps`
         """
         chain = tuple(chain)
@@ -422,15 +434,16 @@ class RobotsFile:
         return Explanation(url, chain, path, decision, reason, self, tuple(steps))
 
     def _decide_without_file(self) -> tuple[Decision, str]:
-        """Return the decision about each URL, and the reason, if the origin has no robots.txt."""
+        """Return the decision about each URL, and the reason, if the origin has no
+        robots.txt."""
         why = self.facts.setting or f"no robots.txt ({self.answer})"
         if self.forbids:
             return _FORBIDDEN_WITHOUT_RULE, f"{why}: nothing may be fetched"
         return _ALLOWED_WITHOUT_RULE, f"{why}: no restrictions"
 
     def _decide_while_unreachable(self) -> tuple[Decision, str]:
-        """Return the decision about each URL, and the reason, if robots.txt is unreachable and there is
-        no copy of an earlier answer."""
+        """Return the decision about each URL, and the reason, if robots.txt is
+        unreachable and there is no copy of an earlier answer."""
         error = noted(str(self.facts.error), self.note)
         why = f"robots.txt unreachable ({error})"
         if self.unrestricted:
@@ -453,7 +466,8 @@ class RobotsFile:
         obey_global: bool,
         max_delay: float | None,
     ) -> tuple[Decision, str]:
-        """Return what the file decides about *path*, and the reason. Arguments as for :meth:`explain`."""
+        """Return what the file decides about *path*, and the reason. Arguments as for
+        :meth:`explain`."""
         refusal = too_slow(self.parsed, chain, obey_global, max_delay)
         if refusal is not None and refusal.rule is not None:
             delay_line = refusal.rule
@@ -485,7 +499,8 @@ class RobotsFile:
                 return ""
             page = ", an HTML page" if self.is_page else ""
             return noted(f"HTTP {status}{page}", self.note)
-        # Some answers other than 4xx also mean that there is no file (REP.md section 3).
+        # Some answers other than 4xx also mean that there is no file (REP.md section
+        # 3).
         answer = f"HTTP {status}"
         if status is not None and 300 <= status < 400:
             after = f", after {hops} redirects" if hops else ""
@@ -496,7 +511,8 @@ class RobotsFile:
 
 
 def noted(answer: str, note: str) -> str:
-    """Return *answer*, followed by what is strange about it; *note* is "" if nothing is."""
+    """Return *answer*, followed by what is strange about it; *note* is "" if nothing
+    is."""
     return f"{answer}; {note}" if note else answer
 
 

@@ -1,5 +1,5 @@
-"""What lint can find: each kind with its severity, its sentence and its fix; and how findings of one
-kind are put together."""
+"""What lint can find: each kind with its severity, its sentence and its fix; and how
+findings of one kind are put together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 ERROR = "error"
-"""It doesn't do what it says."""
+"""The line doesn't do what it says."""
 
 WARNING = "warning"
 """Probably not what is meant, or not for all crawlers."""
@@ -18,7 +18,8 @@ NOTE = "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 """The gravest first."""
 
-# A code may have this many topics in a file. Findings with further topics join the last of these.
+# The findings of one code may have this many topics in a file (see Finding). Those with
+# further topics join the last of these.
 _MAX_TOPICS = 8
 
 # A sentence names so many crawlers, URLs or fields, and says how many more there are.
@@ -309,21 +310,23 @@ class Finding(NamedTuple):
     line: int | None
     """Counted from 1; None for the whole file."""
     code: str
-    """The kind of finding, a key of :data:`KINDS`. docs/check.md lists them, for filters."""
+    """The kind of finding, a key of :data:`KINDS`. docs/check.md lists them, for
+    filters."""
     message: str
     fix: str = ""
     """What to do about it."""
     agents: tuple[str, ...] = ()
-    """The crawlers that it concerns, ``*`` for those without a group of their own. Empty: a matter
-    of the line, for any crawler."""
+    """The crawlers that it concerns, ``*`` for those without a group of their own.
+    Empty if it concerns any crawler."""
     lines: tuple[int, ...] = ()
-    """All lines with a finding of this code and topic, after :func:`grouped`. What the other fields say
-    is about the first of them."""
+    """All lines with a finding of this code and topic: only :func:`grouped` fills them
+    in. The other fields are about the first of the lines."""
     text: str = ""
-    """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``. After :func:`grouped`."""
+    """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``. Only
+    :func:`grouped` fills it in."""
     topic: str = ""
-    """Tells findings of one code apart, such as the crawlers that they are about: :func:`grouped` makes
-    one of those with the same code and topic."""
+    """Tells findings of one code apart, for example by the crawlers that they are
+    about. Of findings with the same code and topic, :func:`grouped` makes one."""
 
     @property
     def severity(self) -> str:
@@ -339,11 +342,13 @@ def finding(
     topic: str = "",
     **values: object,
 ) -> Finding:
-    """Return a finding of the kind ``KINDS[code]``, about a line (None: the whole file).
+    """Return a finding of the kind ``KINDS[code]``, about a line (None: the whole
+    file).
 
     :param agents: the crawlers that it concerns
     :param topic: as in :class:`Finding`
-    :param values: fill in the kind's sentence and fix, as do ``agents`` and the verb ``obey``
+    :param values: what fills the gaps in the kind's sentence and fix; added to them are
+        ``agents`` and ``obey``, the verb that goes with the agents
     """
     kind = KINDS[code]
     values["agents"] = first_few(agents)
@@ -359,11 +364,12 @@ class _Group(NamedTuple):
     first: Finding
     """The one with the lowest line."""
     lines: list[int]
-    """Of all of them, in order."""
+    """The lines of all of them, in order."""
 
 
 def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
-    """Return one finding for each code and topic, with all its lines, in the order of the first lines.
+    """Return one finding for each code and topic, with all its lines, in the order of
+    the first lines.
 
     :param rows: the lines of the file
     """
@@ -389,7 +395,8 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
 
 
 def _line_or_zero(item: Finding) -> int:
-    """A key to sort findings by: those about the whole file before those about lines."""
+    """Return a key to sort findings by: those about the whole file before those about
+    lines."""
     return item.line or 0
 
 

@@ -1,4 +1,5 @@
-"""What the owner of a robots.txt would want to know about it, line by line (REP.md sections 6 to 9).
+"""What the owner of a robots.txt would want to know about it, line by line (REP.md
+sections 6 to 9).
 
 >>> from scrapy_rep.inspection.lint import lint
 >>> for finding in lint(b"User-agent: *\\nDissallow: /x\\nDisallow: private\\n"):
@@ -6,9 +7,10 @@
 2 typo "Dissallow" is read as disallow here; other crawlers may ignore the line
 3 never-matches can never match: paths start with /
 
-Here are the checks of the file, of its lines and of its patterns; effects.py has those of what
-crawlers may fetch, and findings.py has the sentence and the fix of each finding. What is yielded here as
-``finding(3, "typo", name=…)`` is the kind "typo" there, about line 3, with its gaps filled in.
+Here are the checks of the file, of its lines and of its patterns; effects.py has those
+of what crawlers may fetch, and findings.py has the sentence and the fix of each
+finding. What is yielded here as ``finding(3, "typo", name=…)`` is the kind "typo"
+there, about line 3, with its gaps filled in.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def lint(
     robots_url: str | None = None,
     also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
-    """Return what there is to say about *body*: one finding of each kind, with all its lines, in the
-    order of their first lines.
+    """Return what there is to say about *body*, in the order of lines. Findings of one
+    kind on the same topic are put together: they are one finding with several lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host
@@ -81,7 +83,8 @@ def every_finding(
     robots_url: str | None = None,
     also: Sequence[LintCheck] = (),
 ) -> Iterator[Finding]:
-    """Yield a finding for each line, in no order. Arguments as for :func:`lint`."""
+    """Yield all findings, one by one and in no order. The arguments are those of
+    :func:`lint`."""
     kept = cut(body)
     outline = Outline.of(kept)
     yield from _file(body, kept, outline)
@@ -95,7 +98,8 @@ def every_finding(
 
 # -- the file --------------------------------------------------------------------------------
 
-# A byte order mark, or part of one: the parser (normalise in protocol/syntax.py) skips that, too.
+# A byte order mark, or part of one: the parser (normalise in protocol/syntax.py) skips
+# that, too.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
 
 # How Windows' "Unicode" files begin: with a mark and a letter, of two bytes each.
@@ -103,7 +107,8 @@ _UTF16 = re.compile(rb"\xff\xfe[^\0]\0|\xfe\xff\0[^\0]")
 
 
 def rows(kept: bytes) -> list[bytes]:
-    """Return the lines as they stand in the file, numbered as the parser numbers them."""
+    """Return the lines as they stand in the file, numbered as the parser numbers
+    them."""
     text = _BOM.sub(b"", kept)
     text = text.replace(b"\r\n", b"\n")
     text = text.replace(b"\r", b"\n")
@@ -129,7 +134,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
-        # The first byte that doesn't count: the line that has it doesn't count either.
+        # The line that has the first byte beyond the limit is ignored as a whole.
         first_line = len(rows(body[: MAX_BYTES + 1]))
         yield finding(first_line, "beyond-limit", limit=MAX_BYTES)
 
@@ -167,7 +172,8 @@ _FIELDS_OF_OTHERS = {
     ),
 }
 
-# Fields about the pages of search results. Google stopped reading the first of them in 2019.
+# Fields about the pages of search results. Google stopped reading the first of them in
+# 2019.
 _FIELDS_ABOUT_INDEXING = ("noindex", "nofollow", "noarchive", "nosnippet")
 
 # A line that begins with a tag, a comment or a document type of HTML.
@@ -178,14 +184,17 @@ _MARKUP = re.compile(
 # So many lines with markup are a page, rather than somebody's idea of a comment.
 _MIN_LINES_OF_PAGE = 3
 
-# How similar a name has to be to a field's, from 0 to 1 as difflib counts, to be a misspelling of it.
+# How similar a name has to be to a field's, from 0 to 1 as difflib counts, to be a
+# misspelling of it.
 _CLOSE = 0.75
 
-# The same for the first words of a line without a colon. A sentence begins with a word like "all" more
-# often than with a misspelt field, so this is stricter.
+# How similar the first words of a line without a colon have to be. The line may be a
+# sentence, whose first word happens to resemble a field ("all", allow), so this is
+# stricter.
 _VERY_CLOSE = 0.85
 
-# For this many lines of a file, we look for the field that may have been meant: 0.1 ms for each.
+# For this many lines of a file, we look for the field that may have been meant: 0.1 ms
+# for each.
 _MAX_GUESSES = 2_000
 
 # Characters: so much of a name is compared with those of fields, which are shorter.
@@ -202,7 +211,8 @@ def _single_lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if row.decode("utf-8", "ignore").encode() != row:
             yield finding(number, "not-utf8")
         texts.append(row.decode("latin-1"))
-    # The numbers of lines of HTML: nothing else is said of them, unless they have a known field.
+    # The numbers of lines of HTML: nothing else is said of them, unless they have a
+    # known field.
     if is_html(kept):
         page = range(1, len(texts) + 1)
     else:
@@ -223,8 +233,9 @@ def _single_lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
 
 
 def _appended_page(texts: list[str], outline: Outline) -> range:
-    """Return the numbers of the lines that are HTML within a file that begins as a robots.txt: from the
-    first line with markup to the last one before the next field; none if it is no page."""
+    """Return the numbers of the lines that are HTML within a file that begins as a
+    robots.txt: from the first line with markup to the last one before the next field;
+    none if it is no page."""
     page: list[int] = []
     for number, text in enumerate(texts, 1):
         if page and number in outline.fields:
@@ -276,14 +287,14 @@ def _line_with_field(
 
 
 def _as_written(value: str) -> str:
-    """Return a latin-1 text as its author wrote it, for use in a sentence: in quotes, cut to 60
-    characters."""
+    """Return a latin-1 text as its author wrote it, for use in a sentence: in quotes,
+    cut to 60 characters."""
     return quoted(readable(value))
 
 
 def word_without_colon(content: str) -> str:
-    """Return the field name of a line whose colon stands further behind, as part of the value, as in
-    ``Disallow /wiki/Special:Search``; "" for another line.
+    """Return the field name of a line whose colon stands further behind, as part of the
+    value, as in ``Disallow /wiki/Special:Search``; "" for another line.
 
     :param content: the line without a comment
     """
@@ -306,8 +317,9 @@ def _later_colon(
     content: str,
     word: str,
 ) -> Finding:
-    """Return the finding about a line whose first colon is part of what was meant as the value:
-    ``Disallow /wiki/Special:Search`` is read as ``Disallow: Search``, and a URL loses its scheme.
+    """Return the finding about a line whose first colon is part of what was meant as
+    the value: ``Disallow /wiki/Special:Search`` is read as ``Disallow: Search``, and a
+    URL loses its scheme.
 
     :param content: the line without a comment
     :param word: what the line begins with: a field's name, without a colon
@@ -340,7 +352,8 @@ def _comment_in_rule(
     content: str,
     value: str,
 ) -> Iterator[Finding]:
-    """Yield a ``#`` that stands where a path goes on. Comments have a blank before or behind them.
+    """Yield a ``#`` that stands where a path goes on. The ``#`` of a comment has a
+    blank before or behind it.
 
     :param text: the line
     :param content: the line without a comment
@@ -394,7 +407,8 @@ def _line_without_field(
 
 
 def _unknown_field(number: int, name: str, *, may_guess: bool) -> Iterator[Finding]:
-    """Yield what is wrong with a line of a field *name* that the parser doesn't know."""
+    """Yield what is wrong with a line of a field *name* that the parser doesn't
+    know."""
     key = name.lower()
     if key in _CHECKED_ELSEWHERE:
         return
@@ -420,7 +434,8 @@ def _unknown_field(number: int, name: str, *, may_guess: bool) -> Iterator[Findi
 
 
 def _closest(name: str, closeness: float) -> str | None:
-    """Return the field whose name is most like *name*; None if none is as close as that."""
+    """Return the field whose name is most like *name*; None if none reaches *closeness*
+    (see _CLOSE)."""
     compared = name.lower()[:_MAX_COMPARED_NAME]
     fields = get_close_matches(compared, FIELDS, 1, closeness)
     return fields[0] if fields else None
@@ -430,8 +445,8 @@ def _closest(name: str, closeness: float) -> str | None:
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
-    """Yield what is wrong with the name in a user-agent line: crawlers read only letters, - and _ of
-    it."""
+    """Yield what is wrong with the name in a user-agent line: crawlers read only
+    letters, - and _ of it."""
     line = agent.line
     value = agent.value
     token = agent.token
@@ -460,20 +475,21 @@ def _agent(agent: AgentLine) -> Iterator[Finding]:
 
 
 def _groups(outline: Outline) -> Iterator[Finding]:
-    """Yield what is wrong with agents, agents with several groups, and rules without effect."""
-    first_of: dict[str, _FirstGroup] = {}
-    rules_by_agents: dict[frozenset[str], list[RuleLine]] = {}  # by their tokens
+    """Yield what is wrong with agents, agents with several groups, and rules without
+    effect."""
+    first_groups: dict[str, _FirstGroup] = {}  # by the token of the agent
+    rules_by_tokens: dict[frozenset[str], list[RuleLine]] = {}
     for group in outline.groups:
         for agent in group.agents:
             yield from _agent(agent)
             group_and_line = _FirstGroup(group, agent.line)
-            first = first_of.setdefault(agent.token, group_and_line)
+            first = first_groups.setdefault(agent.token, group_and_line)
             if agent.token and first.group is not group:
                 name = shortened(agent.value)
                 yield finding(agent.line, "split-group", agent=name, line=first.line)
         # Groups with the same agents are one group to the parser.
         tokens = frozenset(agent.token for agent in group.agents)
-        merged_rules = rules_by_agents.setdefault(tokens, [])
+        merged_rules = rules_by_tokens.setdefault(tokens, [])
         merged_rules += group.rules
         first_spelling: dict[str, RuleLine] = {}
         for rule in group.rules:
@@ -481,7 +497,7 @@ def _groups(outline: Outline) -> Iterator[Finding]:
             lower_case = rule.pattern.lower()
             first_rule = first_spelling.setdefault(lower_case, rule)
             yield from _differs_in_case(rule, first_rule)
-    for rules in rules_by_agents.values():
+    for rules in rules_by_tokens.values():
         yield from _never_decide(rules)
 
 
@@ -490,11 +506,11 @@ class _FirstGroup(NamedTuple):
 
     group: Group
     line: int
-    """The user-agent line that does."""
+    """The number of the user-agent line that names it."""
 
 
 def _pattern(line: RuleLine) -> Iterator[Finding]:
-    """Yield what is wrong with the pattern of a rule: the first thing that is."""
+    """Yield what is wrong with a rule's pattern. A grave mistake hides lesser ones."""
     number = line.rule.line
     pattern = line.pattern
     written = line.rule.pattern
@@ -511,8 +527,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
         yield finding(number, "rules-joined", path=quoted(paths[0]))
         return
     if BLANK.search(written):
-        # An allow of an index page, as in "/my index.html", also allows its directory. It matches that
-        # unless the directory's name has the blank.
+        # An allow of an index page, as in "/my index.html", also allows its directory.
+        # So it matches something, unless the blank is in the directory's name.
         allows_directory = line.rule.allow and is_index(pattern)
         if not allows_directory or BLANK.search(directory_of(pattern)):
             yield finding(number, "blank-in-rule", fix=_without_blank(written))
@@ -528,7 +544,8 @@ def _pattern(line: RuleLine) -> Iterator[Finding]:
 
 
 def _never_matches(number: int, written: str) -> Finding:
-    """Return the finding about a pattern, as *written*, that begins neither with / nor with a star."""
+    """Return the finding about a pattern, as *written*, that begins neither with / nor
+    with a star."""
     why = "rules are paths, not URLs" if is_url(written) else "paths start with /"
     meant = quoted(path_meant(written))
     return finding(number, "never-matches", why=why, meant=meant)
@@ -553,8 +570,8 @@ def _without_blank(written: str) -> str:
 def _differs_in_case(line: RuleLine, first: RuleLine) -> Iterator[Finding]:
     """Yield a rule that differs from another one only in case.
 
-    :param first: the first rule of the group with this pattern, whatever its case: *line* itself, or
-        another one
+    :param first: the first rule of the group with this pattern, whatever its case:
+        *line* itself, or another one
     """
     if first.pattern != line.pattern:
         first_rule = first.rule
@@ -563,8 +580,9 @@ def _differs_in_case(line: RuleLine, first: RuleLine) -> Iterator[Finding]:
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
-    """Yield rules of a group that lose to another one whatever the URL. Only what can be proven: the
-    other one matches exactly the same paths, and wins."""
+    """Yield rules of a group that lose to another one whatever the URL. They are only
+    those for which this can be proven: the other rule matches exactly the same paths,
+    and wins."""
     winners: dict[Paths, RuleLine] = {}
     for line in sorted(rules, key=_rank):
         if not can_match(line.pattern):
@@ -582,17 +600,18 @@ def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
 
 
 def _rank(line: RuleLine) -> tuple[int, bool]:
-    """A key to sort rules by, as the matcher ranks them: the longest first, then an allow. Of equals, the
-    first in the file stays first."""
+    """Return a key to sort rules by, as the matcher ranks them: the longest first, then
+    an allow. Of equals, the first in the file stays first."""
     return -len(line.pattern), not line.rule.allow
 
 
 def _decides_for_directory(line: RuleLine, winner: RuleLine) -> bool:
-    """Return whether *line* may win in a directory although *winner* wins for all paths that both match.
+    """Return whether *line* may win in a directory although *winner* wins for all paths
+    that both match.
 
-    An allow of an index page also allows its directory. There, *winner* loses to *line* if *winner* is a
-    disallow, or stands below *line* (the two rules that the matcher makes for the directory are equally
-    long, so the first wins).
+    An allow of an index page also allows its directory. There, *winner* loses to *line*
+    if *winner* is a disallow, or stands below *line* (the two rules that the matcher
+    makes for the directory are equally long, so the first wins).
     """
     rule = line.rule
     winning_rule = winner.rule

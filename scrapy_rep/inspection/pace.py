@@ -1,5 +1,5 @@
-"""Sites that are not crawled because they ask for a longer delay than the project keeps:
-``REP_CRAWL_DELAY`` with ``"skip"`` (REP.md section 12)."""
+"""Sites that are not crawled because they ask for a longer delay than the project
+keeps: ``REP_CRAWL_DELAY`` with ``"skip"`` (REP.md section 12)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def too_slow(
     obey_global: bool,
     max_delay: float | None,
 ) -> Decision | None:
-    """Return the decision against all URLs of an origin that asks for too long a delay between two
-    requests; None if it doesn't. The decision's rule is the line that asks.
+    """Return the decision against all URLs of an origin that asks for too long a delay
+    between two requests; None if it doesn't. The decision's rule stands for the line
+    that asks, and has no pattern.
 
     :param chain: the crawler's tokens, most specific first
     :param obey_global: whether the crawler obeys the ``*`` group if no group names it

@@ -1,5 +1,5 @@
-"""What the pattern of a rule matches, and whether its author may have meant something else (REP.md
-section 8). Patterns are as the matcher compares them: percent-encoded."""
+"""What the pattern of a rule matches, and whether its author may have meant something
+else (REP.md section 8). Patterns are as the matcher compares them: percent-encoded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STARS = re.compile(r"\*+")
 # A star in place of a folder's name.
 _STAR_FOLDER = re.compile(r"(?<=/)\*(?=/)")
 
-# Characters: of a longer pattern, no path is made up as an example.
+# Characters: for a longer pattern, example_of() makes up no path.
 _MAX_PATTERN = 500
 
 BLANK = re.compile(r"[ \t\v\f]")
@@ -30,26 +30,27 @@ _COMMA = re.compile(r",(?:[ \t]|%20)*(?=/)")
 # Of the paths that are joined by commas, so many are looked at.
 _MAX_JOINED = 5
 
-# What is special in regular expressions alone, and hardly occurs in paths: a choice, a class, an
-# escaped character, "anything" after something that isn't a file's name. `/index.*` and `/*.*` are
-# paths.
+# What is special in regular expressions alone, and hardly occurs in paths: a choice, a
+# class, an escaped character, or `.*`, but not after the name of a file: `/index.*` and
+# `/*.*` are paths.
 _REGEX = re.compile(
     r"\([^()|]{0,99}\|[^()]{0,99}\)|\(\?:|\[[a-zA-Z0-9_]{0,9}[a-zA-Z0-9]-[a-zA-Z0-9][^\[\]]{0,9}\][*+]?|"
     r"\\[dDwWsSbB.?/]|\.\+|(?<![a-zA-Z0-9.*/])\.\*|(?<=[^/]/)\.\*|\{\d{0,9},\d{0,9}\}|^/?\^"
 )
 
-# A dollar sign within a pattern. Where it begins a name, as in `/$file` and `?$price`, it is meant as one.
+# A dollar sign within a pattern that may be meant as the end of the URL: it begins
+# neither a name, as in `/$file` and `?$price`, nor a placeholder, as in `${name}`.
 _DOLLAR = re.compile(r"\$(?!\Z)(?!(?<=[/*?&=]\$)[a-zA-Z])(?!%7B|\{|\()")
 
 
 class Paths(NamedTuple):
-    """The paths that a pattern matches. Patterns with equal ones match the same paths; not the
-    other way round."""
+    """The paths that a pattern matches. Patterns with equal ``Paths`` match the same
+    paths, but those that match the same paths may have different ``Paths``."""
 
     text: str
     """The pattern without what makes no difference, such as a second star."""
     is_anchored: bool
-    """Whether a path has to end where the pattern does."""
+    """Whether a path has to end where the pattern ends."""
 
 
 ALL_PATHS = Paths("/", False)
@@ -64,8 +65,9 @@ def paths_of(pattern: str) -> Paths:
     """Return the paths that *pattern*, which can match, does match."""
     is_anchored = pattern.endswith("$")
     text = _STARS.sub("*", pattern.removesuffix("$"))
-    # Behind a star, the end makes no difference. A "$" before the star is a plain dollar sign: "/x$*"
-    # matches what begins with "/x$", whereas "/x$" matches "/x" alone.
+    # Behind a star, the end makes no difference. A "$" before the star is a plain
+    # dollar sign: "/x$*" matches what begins with "/x$", whereas "/x$" matches "/x"
+    # alone.
     if text.endswith("*"):
         text = text.removesuffix("*")
         is_anchored = False
@@ -88,8 +90,8 @@ def is_star_needless(pattern: str) -> bool:
 
 
 def is_index(pattern: str) -> bool:
-    """Return whether a pattern is about an index page, such as ``/shop/index.html``: an allow of it also
-    allows its directory (REP.md section 8)."""
+    """Return whether a pattern is about an index page, such as ``/shop/index.html``: an
+    allow of it also allows its directory (REP.md section 8)."""
     return pattern.startswith("/index.htm", pattern.rfind("/"))
 
 
@@ -112,26 +114,28 @@ def is_url(written: str) -> bool:
 
 
 def path_meant(written: str) -> str:
-    """Return the path that the author of a rule that begins with neither ``/`` nor ``*`` may have
-    meant."""
+    """Return the path that the author of a rule that begins with neither ``/`` nor
+    ``*`` may have meant."""
     url = _WRITTEN_URL.match(written)
     if url is not None:
         return f"/{url[1]}"
     word = written.lower()
     if word in _PATTERN_OF_WORD:
         return _PATTERN_OF_WORD[word]
-    # The rest of a path or a query: something stands before it.
+    # This is the rest of a path or a query, so something stands before it.
     if written[0] in ".?&=":
         return f"/*{written}"
-    return "/" + written.lstrip("\\")
+    return "/" + written.lstrip("\\")  # some write a folder as Windows does
 
 
 def joined_paths(pattern: str) -> list[str]:
-    """Return the first paths that are joined by commas in a pattern; none if it is a single path. The
-    pattern matches none of the paths: none has the comma."""
+    """Return the first paths that are joined by commas in a pattern; none if it is a
+    single path. The pattern matches none of the paths, since none of them has the
+    comma."""
     if not can_match(pattern):
         return []
-    # The last part is all that is left, in which more paths may be joined: only the first five count.
+    # If there are six parts, the last is all that is left of the pattern, and isn't
+    # looked at.
     parts = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part]
     paths = [example_of(part) for part in parts[:_MAX_JOINED]]
     return paths if len(paths) > 1 and all(paths) else []
@@ -144,5 +148,6 @@ def regular_expression_in(pattern: str) -> str:
 
 
 def has_inner_dollar(pattern: str) -> bool:
-    """Return whether a ``$`` that is meant as the end of the URL isn't the last character."""
+    """Return whether a ``$`` that is meant as the end of the URL isn't the last
+    character."""
     return _DOLLAR.search(pattern) is not None
