@@ -202,8 +202,8 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
 
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 
-# Matches the password of a URL that was cut off before its last "@". Group 1: what
-# comes before the password.
+# Matches the password in the part of a text before its last "@" (the URL's). Group 1:
+# what comes before the password.
 _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
 # Finds the passwords of URLs in a text. The part of a URL that may have one ends at a
 # slash, or at a blank, where a message goes on. In JSON, quotes end the text.

@@ -200,7 +200,8 @@ class _Meanings:
         self._agent_lines: dict[str, _Line] = {}
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
-        """Of each token: the blocks below the lists that name it, each once."""
+        """Of each token: the blocks below the lists of agents that name it, each
+        once."""
         self._current_blocks: dict[str, _Block] = {}
         """Of each kind of lines: the block to which the next such line belongs."""
         for kind in _KINDS_OF_LINES:

@@ -190,7 +190,7 @@ class Stage(IntEnum):
     HOLDING = 2
     """Requests that wait or are held are saved, or their errbacks called."""
     GATE = 3
-    """The scheduler is left to itself."""
+    """The gate (holding/gate.py) gives the scheduler its own methods back."""
 
 
 Action: TypeAlias = Callable[[], Awaitable[None]]

@@ -382,7 +382,7 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
-            return  # those whose time was over are about to leave
+            return  # nobody's: those whose time was over aren't in these lists any more
         is_allowed = self._seconds_until_last_attempt(queue) <= 0
         if queue.fetch is None and is_allowed:
             queue.extra_attempt = self._last_failure(queue).attempts + 1

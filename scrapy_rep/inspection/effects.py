@@ -150,7 +150,7 @@ class _Longest(NamedTuple):
     """How many characters the longest patterns of a group have, 0 if there is none. The
     longest pattern that matches a path decides."""
 
-    disallow_of_all: int
+    disallow_of_all_paths: int
     """Of the patterns that disallow all paths."""
     allow: int
     """Of the patterns that allow at least one path."""
@@ -163,31 +163,33 @@ def _closed_tokens(groups_by_token: dict[str, list[Group]]) -> set[str]:
     longest_by_group: dict[int, _Longest] = {}
     closed = set()
     for token, groups in groups_by_token.items():
-        disallow_of_all = 0
+        disallow_of_all_paths = 0
         allow = 0
         for group in groups:
             longest = longest_by_group.get(id(group))
             if longest is None:
                 longest = _longest_of(group)
                 longest_by_group[id(group)] = longest
-            disallow_of_all = max(disallow_of_all, longest.disallow_of_all)
+            disallow_of_all_paths = max(
+                disallow_of_all_paths, longest.disallow_of_all_paths
+            )
             allow = max(allow, longest.allow)
-        if disallow_of_all > allow:
+        if disallow_of_all_paths > allow:
             closed.add(token)
     return closed
 
 
 def _longest_of(group: Group) -> _Longest:
     """Measure the patterns of a group."""
-    disallow_of_all = 0
+    disallow_of_all_paths = 0
     allow = 0
     for line in group.rules:
         length = len(line.pattern)
         if line.rule.allow and can_match(line.pattern):
             allow = max(allow, length)
         elif not line.rule.allow and matches_all(line.pattern):
-            disallow_of_all = max(disallow_of_all, length)
-    return _Longest(disallow_of_all, allow)
+            disallow_of_all_paths = max(disallow_of_all_paths, length)
+    return _Longest(disallow_of_all_paths, allow)
 
 
 def effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[Finding]:

@@ -588,6 +588,7 @@ def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
         if not can_match(line.pattern):
             continue
         winner = winners.setdefault(paths_of(line.pattern), line)
+        # An allow of an index page also allows its directory, where it may win.
         if line is winner or _decides_for_directory(line, winner):
             continue
         number = line.rule.line

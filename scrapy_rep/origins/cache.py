@@ -490,8 +490,8 @@ class RobotsCache:
         limit = self._settings.unreachable_limit
         has_steps = self.choices is not None and self.choices.follows_2026
         if has_steps and before.unreachable_for < NO_CRAWL_SECONDS:
-            # The 12 hours of Google's rule are counted like the 30 days: as time during
-            # which attempts failed, not as time on the clock.
+            # The 12 hours of Google's rules of 2026 are counted like the 30 days: as
+            # time during which attempts failed, not as time on the clock.
             limit = NO_CRAWL_SECONDS
         attempts = before.attempts - before.proxy_attempts
         elapsed = now - before.updated_at

@@ -305,7 +305,7 @@ class Flights:
     ) -> Flight:
         """Return the flight to *origin*, or begin one for *request*. *again*: a retry;
         then an answer that is just being told doesn't count."""
-        if self._end.result is not None:
+        if self._end.result is not None:  # the spider closes
             return self._end
         queue = self.queue_of(origin)
         if queue.fetch is not None:

@@ -559,7 +559,7 @@ def _during_fetch(
         due[Step.HOLD] = fetch.began_at + limits.grace
     if stays and queue.clock_runs:
         over_at = queue.when(queue.oldest_bound + limits.max_wait, now)
-        # A fetch that was sent may end before those who wait for it are given up.
+        # Those who wait for a fetch are given up only after its timeout.
         due[Step.TIME_IS_OVER] = max(over_at, fetch.patient_until(limits))
     return due
 

@@ -71,8 +71,8 @@ _IN_SCRIPT_COMMENT = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECAS
 _IN_HIDDEN_SCRIPT = re.compile(rb"-->|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 # Elements whose content isn't HTML: the standard calls it foreign.
 _FOREIGN = frozenset({b"svg", b"math"})
-# Start tags that end foreign content, or whose elements contain HTML in it. A font tag
-# ends foreign content, too, if it has one of the attributes below.
+# Start tags that end foreign content; foreignobject counts, since it contains HTML. A
+# font tag ends foreign content, too, if it has one of the attributes below.
 _BREAKOUT = frozenset(
     b"foreignobject b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "
     b"listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var".split()

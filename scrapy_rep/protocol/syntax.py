@@ -90,7 +90,7 @@ _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 def as_bytes(text: str) -> bytes:
     """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``)
-    become these, all others question marks."""
+    become these, unless there are others: then all become question marks."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -100,7 +100,7 @@ class Recorder(ResolutionListener):
         self._context = context
         self._stats = context.stats
         # The method is kept for refusals, of which there may be millions: Scrapy's
-        # collectors take long to look it up.
+        # stats collectors take long to look it up.
         self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings

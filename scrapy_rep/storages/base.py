@@ -590,8 +590,8 @@ class MemoryStorage(Storage):
         self.shrink(self._max_origins, self._max_bytes)
 
     def shrink(self, max_origins: int, max_bytes: int) -> None:
-        """Evict entries until at most *max_origins* are left, and these take at most
-        *max_bytes* or there is only one."""
+        """Evict the least recently used entries until at most *max_origins* are left,
+        and these take at most *max_bytes* or there is only one."""
         while len(self._packed) > max_origins:
             self.drop(next(iter(self._packed)))
         while self._bytes > max_bytes and len(self._packed) > 1:
