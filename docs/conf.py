@@ -24,7 +24,11 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.intersphinx"]
 exclude_patterns = ["_build", "inventories"]
 nitpicky = True
 # Names of this package that its signatures have and the manual has no use for.
-nitpick_ignore = [("py:class", "Kind"), ("py:meth", "pace")]
+nitpick_ignore = [
+    ("py:class", "Kind"),
+    ("py:class", "scrapy_rep.protocol.entries.Kind"),
+    ("py:meth", "pace"),
+]
 
 html_theme = "furo"
 html_title = f"scrapy-rep {release}"

@@ -321,7 +321,7 @@ async def test_pages_that_may_pass_an_outage_wait_for_no_later_attempt(
 ) -> None:
     """They have left the gate by the answer before. The next attempt, which is silent, is due while
     they wait for their turn in the download slot."""
-    site = sites.add(robots=in_turn(503, silence()))
+    site = sites.add(robots=in_turn(after(1, 503), silence()))
     record, wanted = Bounded(SECONDS), urls(site, 6)
     result = await record.crawl(
         wanted,
