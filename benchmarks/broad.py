@@ -15,15 +15,13 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import scrapy
-from processes import child, peak_bytes, take_turns
-from scrapy.crawler import CrawlerProcess
+from processes import child, crawl, peak_bytes, take_turns
 from scrapy.exceptions import CloseSpider
 from sites import ROBOTS, Answer, serve, url_of
-from storages import MEMORY, REDIS, SQLITE, Storages, storages
+from storages import MEMORY, REDIS, SQLITE, storages
 from tables import BUILT_IN, NONE, OURS, Report, settings_of
 
 LEAST_PAGES = {MEMORY: 1.15, SQLITE: 1.1, REDIS: 1.05}
@@ -32,8 +30,7 @@ MOST_CPU = 0.95
 SLOW_SECONDS = 0.7
 LEAST_SLOW_PAGES = 1.3
 MOST_SLOW_CPU = 1.0
-MOST_GROWTH = 4.5
-"""CPU of four times as many hosts."""
+MOST_GROWTH = 4.5  # CPU of four times as many hosts
 CONCURRENCY = 64
 MIXED = (0.005, 0.05, 1.0)
 TIMEOUT = 10.0
@@ -130,15 +127,6 @@ class BroadSpider(scrapy.Spider):
     def failed(self, failure: Any) -> None: ...
 
 
-def crawl(
-    settings: dict[str, Any], arguments: dict[str, Any], pipe: Connection
-) -> None:
-    """Crawl in this process. Sends a :class:`Crawl`."""
-    process = CrawlerProcess(settings)
-    process.crawl(BroadSpider, pipe=pipe, **arguments)
-    process.start()
-
-
 def settings(who: str, **more: Any) -> dict[str, Any]:
     return settings_of(
         who,
@@ -163,7 +151,11 @@ def measure(web: Web, crawl_settings: dict[str, Any], processes: int) -> Crawl:
                 "number": number,
                 "waits": True,
             }
-            pipes.append(stack.enter_context(child(crawl, crawl_settings, arguments)))
+            pipes.append(
+                stack.enter_context(
+                    child(crawl, BroadSpider, crawl_settings, arguments)
+                )
+            )
         for pipe in pipes:
             pipe.recv()
         for pipe in pipes:
@@ -191,25 +183,25 @@ def add(
     return one
 
 
-def mixed(report: Report, hosts: int, kinds: Storages) -> None:
+def mixed(report: Report, hosts: int) -> None:
     """Crawl hosts of all kinds."""
     web = Web(hosts)
     report.row(f"{hosts:,} hosts", *HEADINGS)
     add(report, web, NONE, NONE)
     theirs = add(report, web, BUILT_IN, BUILT_IN)
-    for kind in kinds.kinds:
-        with kinds.empty(kind) as where:
-            ours = add(report, web, f"{OURS}, {kind}", OURS, **where)
-        ratio = ours.rate / theirs.rate
-        report.at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
-        ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
-        report.at_most(f"{kind}, CPU of a page", ratio, MOST_CPU)
-    for processes in (2, 4):
-        for kind in kinds.kinds[1:]:  # not memory, which each process has for itself
-            name = f"{OURS}, {kind}, {processes} processes"
-            with kinds.empty(kind) as where:
-                fleet = add(report, web, name, OURS, processes, **where)
-            report.at_most(f"{name}, fetches of a robots.txt", fleet.fetches, 1.0)
+    with storages() as kinds:
+        for kind, empty in kinds.items():
+            ours = add(report, web, f"{OURS}, {kind}", OURS, **empty())
+            ratio = ours.rate / theirs.rate
+            report.at_least(f"{kind}, pages a second", ratio, LEAST_PAGES[kind])
+            ratio = ours.cpu_of_a_page / theirs.cpu_of_a_page
+            report.at_most(f"{kind}, CPU of a page", ratio, MOST_CPU)
+        del kinds[MEMORY]  # which each process has for itself
+        for processes in (2, 4):
+            for kind, empty in kinds.items():
+                name = f"{OURS}, {kind}, {processes} processes"
+                fleet = add(report, web, name, OURS, processes, **empty())
+                report.at_most(f"{name}, fetches of a file", fleet.fetches, 1.0)
     report.show()
 
 
@@ -244,7 +236,9 @@ def in_turns(report: Report, hosts: int, rounds: int) -> None:
                 urls, living = web.urls(*server.recv())
                 arguments = {"urls": urls, "wanted": living, "number": number}
                 crawl_settings = settings(who, CONCURRENT_REQUESTS=100, **more)
-                calls.append((crawl_settings, {**arguments, "waits": False}))
+                calls.append(
+                    (BroadSpider, crawl_settings, {**arguments, "waits": False})
+                )
             cpu = [one.cpu for one in take_turns(crawl, calls)]
         report.row(f"round {number + 1}", *(seconds / cpu[0] for seconds in cpu))
     report.show()
@@ -254,13 +248,12 @@ def main() -> None:
     report = Report(__doc__)
     report.option("hosts", 3000, 200)
     report.option("slow", 8000, 400)
-    report.option("turns", 0, 0)
+    report.option("turns", 0)
     chosen = report.begin()
     if chosen.turns:
         in_turns(report, chosen.slow, chosen.turns)
         return
-    with storages() as kinds:
-        mixed(report, chosen.hosts, kinds)
+    mixed(report, chosen.hosts)
     slow(report, chosen.slow)
     report.end()
 

@@ -2,18 +2,12 @@
 
     python benchmarks/engine.py [--quick] [--links] [--least] [--rounds N] [--pages N]
 
-A download handler answers from memory, so nothing but Scrapy and the middleware takes time; after a
-number of the event loop's turns that follows from the URL, so that the downloader is full and the
-pages come one by one, as from a network. Each crawl has a process of its own. A round is three
-crawls, with this package's middleware, with Scrapy's, and with none, that take turns. CPU time is
-counted from the first start request to the last page, with every robots.txt fetched meanwhile.
-
-With --least three more crawls are measured: two with what no robots.txt middleware can do without, one
-that downloads each robots.txt and does nothing else, and one that reads it and asks its rules; and this
-package's with Scrapy's priority queue, which all others have, too.
-
-All pages are asked for at the start. With --links each page names the next one, so that few
-requests wait: Scrapy spends more on such a page, and has a smaller heap.
+A download handler answers from memory, so nothing but Scrapy and the middleware takes time; after a number
+of the event loop's turns that follows from the URL, so that the pages come one by one, as from a network. A
+round is crawls with this package's middleware, with Scrapy's, and with none, that take turns; with --least
+also with what no robots.txt middleware can do without, and with this package's and Scrapy's priority queue.
+CPU time is counted from the first start request to the last page, with every robots.txt fetched meanwhile.
+With --links each page names the next one, so that few requests wait.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 from zlib import crc32
@@ -37,7 +31,7 @@ from scrapy.http import HtmlResponse, TextResponse
 from scrapy.http.request import NO_CALLBACK
 from tables import BUILT_IN, NONE, OURS, Report, median_ratio, settings_of
 
-DOWNLOADS, LEAST = "downloads only", "the least"
+LEAST = "the least"
 WITH_THEIRS = "scrapy-rep, Scrapy's queue"
 SCRAPYS_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
 ORIGINS = 200
@@ -45,8 +39,7 @@ PAGES = 20_000
 """The goals are for so many: in a shorter crawl each robots.txt counts for more."""
 PAGE = b"<title>A page</title>" + b"<p>Its text." * 80
 AGENT = "BenchmarkBot"
-MOST = {NONE: 1.01, BUILT_IN: 0.98, LEAST: 1.01}
-"""CPU to that of others."""
+MOST = {NONE: 1.01, BUILT_IN: 0.98, LEAST: 1.01}  # CPU to that of others
 TURNS = 100
 """An answer comes after fewer turns of the event loop than that. If all came at once, pages would
 move in step, in groups as large as the first hundred requests happen to make them, and the same page
@@ -55,68 +48,44 @@ MARK = "robots"
 SCHEME = len("http://")
 
 
-class Downloads:
-    """A middleware that downloads each robots.txt once, and does nothing with it."""
+class Least:
+    """Downloads each robots.txt once, and asks its rules. Nothing gets old here, no status code means
+    anything, all requests have the same agent, and nobody is told which line decided."""
 
     def __init__(self, crawler: Any) -> None:
-        self.crawler = crawler
-        self.known: dict[str, Any] = {}
-
-    @classmethod
-    def from_crawler(cls, crawler: Any) -> Downloads:
-        return cls(crawler)
-
-    def process_request(
-        self, request: scrapy.Request
-    ) -> Coroutine[Any, Any, None] | None:
-        site = request.url[: request.url.index("/", SCHEME)]
-        if site in self.known or MARK in request.meta:
-            return None
-        return self._fetch(site)
-
-    async def _fetch(self, site: str) -> None:
-        self.known[site] = None  # who comes meanwhile passes
-        request = scrapy.Request(
-            f"{site}/robots.txt",
-            callback=NO_CALLBACK,
-            priority=1000,
-            meta={MARK: True},
-        )
-        response = await self.crawler.engine.download_async(request)
-        self.known[site] = self._read(response.body)
-
-    def _read(self, body: bytes) -> Any:
-        return body
-
-
-class Least(Downloads):
-    """Reads it and asks its rules as well. Nothing gets old here, no status code means anything,
-    all requests have the same agent, and nobody is told which line decided."""
-
-    def __init__(self, crawler: Any) -> None:
-        super().__init__(crawler)
         # Crawls without this package don't load it.
+        from scrapy_rep.protocol import RobotsTxt
         from scrapy_rep.protocol.matching import comparable
 
+        self._crawler = crawler
+        self._known: dict[str, Any] = {}
+        self._parse = RobotsTxt.parse
         self._comparable = comparable
 
-    def process_request(
-        self, request: scrapy.Request
-    ) -> Coroutine[Any, Any, None] | None:
+    @classmethod
+    def from_crawler(cls, crawler: Any) -> Least:
+        return cls(crawler)
+
+    def process_request(self, request: scrapy.Request) -> Any:
+        if MARK in request.meta:
+            return None
         url = request.url
         slash = url.index("/", SCHEME)
-        rules = self.known.get(url[:slash])
-        if rules is None:
-            return super().process_request(request)
-        path = self._comparable(url[slash:])
-        if MARK not in request.meta and not rules.allows(path):
+        site = url[:slash]
+        if site not in self._known:
+            return self._fetch(site)
+        rules = self._known[site]
+        if rules is not None and not rules.allows(self._comparable(url[slash:])):
             raise IgnoreRequest
         return None
 
-    def _read(self, body: bytes) -> Any:
-        from scrapy_rep.protocol import RobotsTxt
-
-        return RobotsTxt.parse(body).rules((AGENT.lower(),), True)[1]
+    async def _fetch(self, site: str) -> None:
+        self._known[site] = None  # who comes meanwhile passes
+        url, meta = f"{site}/robots.txt", {MARK: True}
+        request = scrapy.Request(url, callback=NO_CALLBACK, priority=1000, meta=meta)
+        response = await self._crawler.engine.download_async(request)
+        robots = self._parse(response.body)
+        self._known[site] = robots.rules((AGENT.lower(),), True)[1]
 
 
 def robots_files() -> list[bytes]:
@@ -188,15 +157,14 @@ def crawl(
     """
     FromMemory.files = files
     settings = settings_of(
-        {WITH_THEIRS: OURS, DOWNLOADS: NONE, LEAST: NONE}.get(who, who),
+        {WITH_THEIRS: OURS, LEAST: NONE}.get(who, who),
         DOWNLOAD_HANDLERS={"http": FromMemory},
         CONCURRENT_REQUESTS=16,
     )
     if who == WITH_THEIRS:
         settings["SCHEDULER_PRIORITY_QUEUE"] = SCRAPYS_QUEUE
-    if who in (DOWNLOADS, LEAST):
-        middleware = Downloads if who == DOWNLOADS else Least
-        settings["DOWNLOADER_MIDDLEWARES"] = {middleware: 100}
+    if who == LEAST:
+        settings["DOWNLOADER_MIDDLEWARES"] = {Least: 100}
     process = CrawlerProcess(settings)
     process.crawl(PagesSpider, pages=pages, links=links, pipe=pipe)
     process.start()
@@ -211,7 +179,7 @@ def main() -> None:
     chosen = report.begin()
     crawls = [NONE, OURS, BUILT_IN]
     if chosen.least:
-        crawls += [DOWNLOADS, LEAST, WITH_THEIRS]
+        crawls += [LEAST, WITH_THEIRS]
     files = robots_files()
     cpu: dict[str, list[float]] = {who: [] for who in crawls}
     for _ in range(chosen.rounds):

@@ -4,16 +4,11 @@
 
 One site, on each of whose pages are twenty links to others and some to URLs that its robots.txt
 forbids, all different. A download handler answers from memory, after a number of the event loop's turns
-that follows from the URL. A round is four crawls that take turns:
-
-- with Scrapy's own middleware;
-- with this package's;
-- with this package's, which doesn't drop requests before the scheduler (the long road);
-- without robots.txt, with a scheduler that throws the forbidden ones away (the limit: no plugin that
-  leaves the spider alone can be cheaper).
-
-CPU time is counted from the first start request to the last page; so is the longest time between two
-turns of the event loop, since other processes take wall time. Memory is the most that the process took.
+that follows from the URL. A round is four crawls that take turns: with Scrapy's own middleware; with this
+package's; with this package's, which doesn't drop requests before the scheduler (the long road); and
+without robots.txt, with a scheduler that throws the forbidden ones away (the limit: no plugin that leaves
+the spider alone can be cheaper). CPU time is counted from the first start request to the last page; so is
+the longest time between two turns of the event loop. Memory is the most that the process took.
 """
 
 from __future__ import annotations
@@ -43,10 +38,8 @@ CRAWLS = (BUILT_IN, OURS, LONG, LIMIT)
 SITE = "http://shop.example"
 ROBOTS = b"User-agent: *\nDisallow: /login\nDisallow: /search\nDisallow: /*?sort=\n"
 FORBIDDEN = ("/login?next=/article-", "/search?q=article-", "/list?sort=price&page=")
-ALLOWED = 20
-"""Links to pages that each page has."""
-TURNS = 20
-"""An answer comes after fewer turns of the event loop than that."""
+ALLOWED = 20  # Links to pages that each page has
+TURNS = 20  # An answer comes after fewer turns of the event loop than that
 TICK_SECONDS = 0.002
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from files import MAX_BYTES, Site, site, sites
 from protego import Protego
@@ -21,13 +22,8 @@ from tables import Report, median_ratio
 
 from scrapy_rep.protocol import RobotsTxt
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Job = Callable[[], object]
-
-LARGEST = 400_000
-"""From this size on (bytes, before the cut) a file is one of the largest."""
+Job: TypeAlias = Callable[[], object]
+LARGEST = 400_000  # bytes, before the cut, from which on a file is one of the largest
 WARM = 3
 """How often the URLs of a file are asked in a row. Once would measure how much of a parser's data
 the others have driven out of the CPU's caches since its last turn."""
@@ -35,8 +31,6 @@ AGAIN = 20
 """How often small files and the largest are read in a round: once would be too short to measure."""
 PARTS = 50
 """Into so many parts the files are cut; with each of them every parser has a turn."""
-MOST_HELD = 15
-"""Milliseconds for which the largest file may hold the event loop."""
 # Kinds of wildcard rules that fit a long URL nearly, but not quite: what {n} is differs in each.
 HOSTILE = (
     "Disallow: /*a*a*a*a*a*b{n}",
@@ -121,28 +115,15 @@ def once(parser: Parser, files: Sequence[Site]) -> Job:
     return job
 
 
-def hostile(share: float = 1.0, tail: str = "") -> list[Site]:
-    """Files of wildcard rules, as large as a file may be or that *share* of it, and a URL of 2 KB that
-    ends with *tail*."""
+def hostile(tail: str = "") -> list[Site]:
+    """Files of wildcard rules, as large as a file may be, and a URL of 2 KB that ends with *tail*."""
     files = []
     for line in HOSTILE:
         rules = "\n".join(line.format(n=number) for number in range(20_000))
-        body = f"User-agent: *\n{rules}"[: int(MAX_BYTES * share)]
+        body = f"User-agent: *\n{rules}"[:MAX_BYTES]
         url = "https://example.com/" + "a" * 2000 + tail
         files.append(site(body.encode(), "FooBot", [url]))
     return files
-
-
-def held(files: Sequence[Site]) -> float:
-    """The longest that one file holds the event loop: read, prepared, and asked once; seconds.
-    The least of three tries each: what else the machine does is not the file's fault."""
-
-    def seconds(file: Site) -> float:
-        began = time.perf_counter()
-        RobotsTxt.parse(file.body).allowed(file.urls[0], file.agent)
-        return time.perf_counter() - began
-
-    return max(min(seconds(file) for _ in range(3)) for file in files)
 
 
 def compare(
@@ -173,30 +154,18 @@ def main() -> None:
         files = files[:100]
     by_size = sorted(files, key=lambda file: -file.size)
     largest = [file for file in by_size if file.size >= LARGEST] or by_size[:3]
+    tiny = [one for one in files if one.size < 100] * AGAIN
+    small = [one for one in files if 100 <= one.size < 300] * AGAIN
+    warm = [one._replace(urls=one.urls * WARM) for one in files]
     rows = (
         ("parse, first verdict", 4, ready, files),
-        (
-            "  under 100 bytes",
-            1,
-            ready,
-            [one for one in files if one.size < 100] * AGAIN,
-        ),
-        (
-            "  100 to 300 bytes",
-            1.5,
-            ready,
-            [one for one in files if 100 <= one.size < 300] * AGAIN,
-        ),
-        (
-            "match a URL",
-            5,
-            match,
-            [one._replace(urls=one.urls * WARM) for one in files],
-        ),
+        ("  under 100 bytes", 1, ready, tiny),
+        ("  100 to 300 bytes", 1.5, ready, small),
+        ("match a URL", 5, match, warm),
         ("parse once, ask all URLs", 4, once, files),
         ("the largest files", 5, ready, largest * AGAIN),
         ("hostile, a long URL", 3, match, hostile()),
-        ("  that lacks no character", 1, match, hostile(tail=ALL_CHARACTERS)),
+        ("  that lacks no character", 1, match, hostile(ALL_CHARACTERS)),
     )
     print(f"{len(files)} files, {what}\n")
     report.row("us of a file, or of a URL", OURS.name, PROTEGO.name, "ratio")
@@ -204,12 +173,6 @@ def main() -> None:
         if some:  # a few made files may have none
             compare(report, name, goal, job, some, chosen.rounds)
     report.show()
-    halves = [[match(OURS, hostile(share))] for share in (0.5, 1.0)]
-    half, whole = map(statistics.median, seconds_in_turns(halves, chosen.rounds))
-    report.at_most("twice as many hostile rules take times as long", whole / half, 2.5)
-    report.at_most(
-        "ms for which a file holds the event loop", held(largest) * 1e3, MOST_HELD
-    )
     report.end()
 
 

@@ -28,11 +28,8 @@ class Answer(NamedTuple):
     """Whether the connection ends with it: else thousands would be open."""
 
     def packed(self) -> bytes:
-        lines = [
-            f"HTTP/1.1 {self.status}",
-            f"Content-Type: {self.kind}",
-            f"Content-Length: {len(self.body)}",
-        ]
+        lines = [f"HTTP/1.1 {self.status}", f"Content-Type: {self.kind}"]
+        lines.append(f"Content-Length: {len(self.body)}")
         if self.max_age is not None:
             lines.append(f"Cache-Control: max-age={self.max_age}")
         if self.closes:

@@ -6,9 +6,7 @@
 45 seconds. Every robots.txt may be kept for 40 seconds alone (`Cache-Control: max-age=40`) and lists a
 sitemap. The crawl has a JOBDIR and a report, asks for pages as fast as it can until the time is over,
 and ends by itself. What it keeps must not grow, and everything must be given back.
-
-The first 4 of 15 minutes, or as much of a shorter run, fill the caches. Scrapy's dupe filter is off,
-since it remembers every page.
+The first 4 of 15 minutes fill the caches. Scrapy's dupe filter is off: it remembers every page.
 """
 
 from __future__ import annotations
@@ -30,20 +28,13 @@ from scrapy.crawler import CrawlerProcess
 from sites import Answer, serve, url_of
 from tables import OURS, Report, settings_of
 
-FLAPPING = 70
-"""Per cent."""
-FILLING = 4 / 15
-"""Of the time."""
-MAX_AGE = 40
-"""Seconds."""
-PAGES_LISTED = 10
-"""By each sitemap."""
-MOST_HELD = 5_000
-"""No more pages are asked for meanwhile."""
-SETTLING = 3.0
-"""Seconds from the end of the crawl, for connections to close."""
-MOST_GROWTH = 3
-"""Per cent, of memory, from the end of the filling on."""
+FLAPPING = 70  # Per cent
+FILLING = 4 / 15  # Of the time
+MAX_AGE = 40  # Seconds
+PAGES_LISTED = 10  # By each sitemap
+MOST_HELD = 5_000  # No more pages are asked for meanwhile
+SETTLING = 3.0  # Seconds from the end of the crawl, for connections to close
+MOST_GROWTH = 3  # Per cent, of memory, from the end of the filling on
 ROBOTS = b"User-agent: *\nDisallow: /private\n\nSitemap: /sitemap.xml\n"
 
 
@@ -53,15 +44,6 @@ class Sample(NamedTuple):
     memory: int
     descriptors: int
     tasks: int
-
-
-class Soaked(NamedTuple):
-    """What a crawl came to."""
-
-    before: Sample
-    during: list[Sample]
-    after: Sample
-    stats: dict[str, Any]
 
 
 def is_down(number: int, now: float) -> bool:
@@ -117,7 +99,8 @@ def sample() -> Sample:
 
 
 def crawl(folder: str, arguments: dict[str, Any], pipe: Connection) -> None:
-    """Crawl in this process, with its files in *folder*. Sends a :class:`Soaked`."""
+    """Crawl in this process, with its files in *folder*. Sends how it stood before, meanwhile and
+    after, and its stats."""
     os.chdir(folder)
     settings = settings_of(
         OURS,
@@ -145,14 +128,14 @@ def crawl(folder: str, arguments: dict[str, Any], pipe: Connection) -> None:
         spider: Any = crawler.spider
         assert crawler.stats is not None
         stats = crawler.stats.get_stats()
-        pipe.send(Soaked(before[0], spider.samples, sample(), stats))
+        pipe.send((before[0], spider.samples, sample(), stats))
         reactor.stop()
 
     running.addCallback(lambda _: reactor.callLater(SETTLING, end))
     process.start(stop_after_crawl=False)
 
 
-def show(report: Report, soaked: Soaked) -> None:
+def show(report: Report, soaked: Any) -> None:
     before, during, after, stats = soaked
     filled = [one.memory / 1e6 for one in during[int(len(during) * FILLING) :]]
     fifth = max(1, len(filled) // 5)

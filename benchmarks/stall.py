@@ -1,10 +1,10 @@
 """What sites whose robots.txt is silent do to a crawl.
 
-    python benchmarks/stall.py [--quick] [--rounds N]
+    python benchmarks/stall.py [--quick] [--rounds N] [--pages N] [--timeout SECONDS] [--cap SECONDS]
 
 A silent robots.txt is one whose server takes the connection and never answers. Some of 40 sites have such
 a one; the pages of the others are waited for, with Scrapy's own robots.txt middleware and with this
-package's, and with either of Scrapy's priority queues. A crawl is broken off after a while: then not all
+package's, and with either of Scrapy's priority queues. A crawl is broken off after --cap: then not all
 pages have come. RETRY_ENABLED is False, else Scrapy's own would ask for each robots.txt three times.
 """
 
@@ -13,16 +13,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from argparse import Namespace
 from collections.abc import AsyncIterator
 from functools import partial
 from itertools import pairwise
-from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any, NamedTuple
 
 import scrapy
-from processes import child, result_of
-from scrapy.crawler import CrawlerProcess
+from processes import child, crawl, result_of
 from scrapy.exceptions import CloseSpider
 from sites import ROBOTS, Answer, serve, url_of
 from tables import BUILT_IN, OURS, Report, settings_of
@@ -33,23 +32,7 @@ SILENT = {0: 1.0, 1: 1.15, 8: 1.15, 16: 1.3}
 QUEUES = ("ScrapyPriorityQueue", "DownloaderAwarePriorityQueue")
 PAGE_SECONDS = 0.02
 CONCURRENCY = 16
-MOST_GAP = 1.0
-"""Seconds without a page."""
-
-
-class Scale(NamedTuple):
-    """How much is measured."""
-
-    pages: int
-    """Of each site."""
-    timeout: float
-    """Of a robots.txt fetch, in seconds."""
-    cap: float
-    """Seconds after which a crawl is broken off."""
-
-
-FULL = Scale(pages=100, timeout=30.0, cap=120.0)
-QUICK = Scale(pages=20, timeout=3.0, cap=12.0)
+MOST_GAP = 1.0  # Seconds without a page
 
 
 class Crawl(NamedTuple):
@@ -76,15 +59,15 @@ class PagesSpider(scrapy.Spider):
         urls = [
             f"{url_of(number, self.port)}/page/{page}"
             for number in range(SITES)
-            for page in range(self.scale.pages)
+            for page in range(self.pages)
         ]
         random.Random(1).shuffle(urls)
         self.healthy = tuple(
             f"{url_of(number, self.port)}/" for number in range(self.silent, SITES)
         )
-        self.wanted = self.scale.pages * len(self.healthy)
+        self.wanted = self.pages * len(self.healthy)
         self.times = [time.perf_counter()]
-        asyncio.get_running_loop().call_later(self.scale.cap, self.tell)
+        asyncio.get_running_loop().call_later(self.cap, self.tell)
         for url in urls:
             yield scrapy.Request(url)
 
@@ -103,31 +86,24 @@ class PagesSpider(scrapy.Spider):
         self.pipe.send(Crawl(pages, self.times[-1] - self.times[0], gap))
 
 
-def crawl(
-    port: int, silent: int, scale: Scale, settings: dict[str, Any], pipe: Connection
-) -> None:
-    """Crawl in this process. Sends a :class:`Crawl`."""
-    process = CrawlerProcess(settings)
-    process.crawl(PagesSpider, port=port, silent=silent, scale=scale, pipe=pipe)
-    process.start()
-
-
-def run(silent: int, scale: Scale, who: str, **more: Any) -> Any:
+def run(silent: int, chosen: Namespace, who: str, **more: Any) -> Any:
     settings = settings_of(
         who,
         CONCURRENT_REQUESTS=CONCURRENCY,
         # The same for both: Scrapy's own fetch has that of pages.
-        DOWNLOAD_TIMEOUT=scale.timeout,
-        REP_DOWNLOAD_TIMEOUT=scale.timeout,
+        DOWNLOAD_TIMEOUT=chosen.timeout,
+        REP_DOWNLOAD_TIMEOUT=chosen.timeout,
         RETRY_ENABLED=False,
         **more,
     )
     with child(serve, partial(answers, silent)) as sites:
         port, _ = sites.recv()
-        return result_of(crawl, port, silent, scale, settings)
+        arguments = {"port": port, "silent": silent}
+        arguments |= {"pages": chosen.pages, "cap": chosen.cap}
+        return result_of(crawl, PagesSpider, settings, arguments)
 
 
-def compare(report: Report, queue: str, scale: Scale, rounds: int) -> None:
+def compare(report: Report, queue: str, chosen: Namespace) -> None:
     """Crawl with one of the priority queues and print a table."""
     report.row(queue, "silent", "pages", "last page, s", "to none", "longest gap, s")
     for who in (BUILT_IN, OURS):
@@ -135,9 +111,9 @@ def compare(report: Report, queue: str, scale: Scale, rounds: int) -> None:
         for silent, most in SILENT.items():
             report.say(f"{queue}, {who}, {silent} silent sites")
             # Scrapy's own stalls as long as the timeout is: once tells it.
-            times = 1 if who == BUILT_IN and silent else rounds
+            times = 1 if who == BUILT_IN and silent else chosen.rounds
             more = {"SCHEDULER_PRIORITY_QUEUE": f"scrapy.pqueues.{queue}"}
-            crawls = [run(silent, scale, who, **more) for _ in range(times)]
+            crawls = [run(silent, chosen, who, **more) for _ in range(times)]
             pages = median(one.pages for one in crawls)
             per_page = median(one.seconds / max(one.pages, 1) for one in crawls)
             alone = alone or per_page
@@ -154,9 +130,12 @@ def compare(report: Report, queue: str, scale: Scale, rounds: int) -> None:
 def main() -> None:
     report = Report(__doc__)
     report.option("rounds", 3, 1)
+    report.option("pages", 100, 20)
+    report.option("timeout", 30, 3)
+    report.option("cap", 120, 12)
     chosen = report.begin()
     for queue in QUEUES:
-        compare(report, queue, QUICK if chosen.quick else FULL, chosen.rounds)
+        compare(report, queue, chosen)
     report.end()
 
 

@@ -37,9 +37,7 @@ class Report:
 
     def __init__(self, doc: str | None) -> None:
         """*doc*: the docstring of the benchmark."""
-        self._parser = argparse.ArgumentParser(
-            description=(doc or "").partition("\n")[0]
-        )
+        self._parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
         self._names: list[str] = []
         self._quick: dict[str, Any] = {}
         self._is_quick = False
