@@ -24,7 +24,7 @@ from scrapy_rep.origins.flight import (
     Limits,
     StillWaiting,
 )
-from scrapy_rep.origins.flights import Flights, WaitingRoom
+from scrapy_rep.origins.flights import Flights, WaitingRoom, is_ending_with_loop
 from scrapy_rep.origins.queue import Queue, Step
 from scrapy_rep.origins.status import UNKNOWN, Status, Unreachable
 from scrapy_rep.protocol import Origin
@@ -392,3 +392,24 @@ async def test_a_failed_fetch_frees_its_slot() -> None:
     answer = await Fetcher(context_of(crawler)).fetch(origin("a"), Request("http://a"))
     assert isinstance(answer.error, DownloadFailedError)
     assert downloader.total_concurrency == 16
+
+
+def test_only_a_task_that_is_being_cancelled_ends_with_its_loop() -> None:
+    """Then a fetch isn't a failed attempt. Whoever else raises CancelledError has failed."""
+    seen: list[bool] = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError as error:
+            seen.append(is_ending_with_loop(error))
+
+    async def main() -> None:
+        seen.append(is_ending_with_loop(asyncio.CancelledError()))
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(main())
+    assert seen == [False, hasattr(asyncio.Task, "cancelling")]
