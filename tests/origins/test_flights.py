@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -411,5 +412,7 @@ def test_only_a_task_that_is_being_cancelled_ends_with_its_loop() -> None:
         task.cancel()
         await task
 
-    asyncio.run(main())
+    # In a thread: this one may have a loop that runs.
+    with ThreadPoolExecutor() as threads:
+        threads.submit(asyncio.run, main()).result(60)
     assert seen == [False, hasattr(asyncio.Task, "cancelling")]
