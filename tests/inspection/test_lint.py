@@ -230,3 +230,16 @@ def test_lines_are_numbered_as_the_parser_numbers_them() -> None:
         rule = RobotsTxt.parse(body).decide("https://a.b/y", "c").rule
         assert rule is not None
         assert rule.line == 6
+
+
+def test_several_names_in_one_line_are_to_be_written_one_a_line() -> None:
+    """Whether commas or blanks are between them."""
+    fixes = {}
+    for value in ("Foo,Bar", "Foo Bot", "Foo/1"):
+        body = f"User-agent: {value}\nDisallow: /x\n".encode()
+        [fixes[value]] = [
+            found.fix for found in lint(body) if found.code == "agent-cut"
+        ]
+    assert fixes["Foo,Bar"] == fixes["Foo Bot"]
+    assert fixes["Foo Bot"].startswith("write one name a line")
+    assert fixes["Foo/1"] == 'write "User-agent: Foo"'

@@ -16,8 +16,8 @@ from scrapy.dupefilters import RFPDupeFilter
 from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_rep.seeding.spool import FILE_NAME
-from tests.helpers.behaviours import RULES, answer, gzipped, once
-from tests.helpers.crawling import crawl
+from tests.helpers.behaviours import RULES, answer, gzipped, in_turn, once
+from tests.helpers.crawling import Clock, Step, StepSpider, crawl
 from tests.helpers.files import impatient
 from tests.helpers.log import lines
 from tests.helpers.servers import Site, Sites
@@ -26,6 +26,7 @@ from tests.helpers.sitemaps import (
     atom,
     in_the_scheduler,
     index,
+    listing,
     lists,
     pages,
     rss,
@@ -286,3 +287,19 @@ async def test_a_disk_that_fails_for_a_while(
     assert lines(result, level="ERROR") == []
     assert len(lines(result, "Can't use", level="WARNING")) == 1
     assert all(one.exc_info is None for one in result.records)
+
+
+async def test_a_new_robots_txt_lists_more_sitemaps(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its origin seeds already."""
+    site, clock = sites.add(), Clock().install(monkeypatch)
+    site.set("/a.xml", urlset([site.url("/1")]))
+    site.set("/b.xml", urlset([site.url("/2")]))
+    first = listing(site.url("/a.xml"))
+    second = listing(site.url("/a.xml"), site.url("/b.xml"))
+    site.set("/robots.txt", in_turn(first, second))
+    steps: list[Step] = [site.url("/start"), 90_000, site.url("/again")]
+    result = await crawl(StepSpider, {"REP_SITEMAPS": True}, steps=steps, clock=clock)
+    assert site.count("/robots.txt") == 2
+    assert site.url("/2") in pages(result)
