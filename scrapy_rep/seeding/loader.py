@@ -80,13 +80,13 @@ _MAX_REQUESTED = 32
 # If processes share the scheduler, it gets all sitemaps. In one step, it gets at most
 # this many of one host.
 _MAX_OF_A_HOST_IN_A_STEP = 8
-# While so many pages of all origins wait, no further sitemaps of most origins are
+# While this many pages of all origins wait, no further sitemaps of most origins are
 # requested, see Loader._has_enough.
 _PAGES_ENOUGH = 1_000_000
 # One step tries at most this many hosts of one origin's sitemaps.
 _HOSTS_TRIED = 50
-# If all origins were tried in vain, and there are more than so many, the loader pauses,
-# since each try costs some look-ups in the spool.
+# If all origins were tried in vain, and there are more than this many, the loader
+# pauses, since each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
 # How long it pauses then, unless a place (see Places) becomes free.
 _ROUND_PAUSE_SECONDS = 1.0
@@ -273,8 +273,8 @@ class Loader:
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages from sitemaps of *origin* wait that no further ones of
-        its sitemaps are requested: at least as many as may still be added until
+        """Whether so many pages from sitemaps of *origin* wait that no further ones
+        of its sitemaps are requested: at least as many as may still be added until
         _PAGES_ENOUGH pages wait. An origin whose pages were all requested never has
         enough."""
         waiting = self._spool.waiting_of(origin)
@@ -449,7 +449,6 @@ class Loader:
                 why += f" ({text_of(error)})"
             self._fail(sitemap, why, FAILED)
         self._spool.wake()
-        self._engine.wake()  # the crawl may be over
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
         """Note what became of a sitemap, and free its place."""
