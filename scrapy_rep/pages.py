@@ -43,14 +43,14 @@ FOLLOW = "rep_follow"
 EMBEDDED = "rep_embedded"
 """Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
-# At most so many links that may be followed are resolved in a page, and as many that
+# At most this many links that may be followed are resolved in a page, and as many that
 # may not.
 _MAX_LINKS = 2_000
 # Links that match neither pattern below are unusual. The work of resolving those of a
 # page is counted in characters, of the links and of the page's base; it ends at so
 # many.
 _MAX_WORK = 200_000
-# Each unusual link counts as so many characters more: even a short one takes 40
+# Each unusual link counts as this many characters more: even a short one takes 40
 # microseconds.
 _WORK_OF_A_LINK = 500
 

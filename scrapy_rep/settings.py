@@ -37,7 +37,7 @@ _PREFIX = "REP_"
 # How similar to an unknown setting's name a name must be to be suggested; 1: identical.
 _SIMILARITY = 0.75
 
-# Commands such as scrapy shell wait so many seconds for a robots.txt: longer than any
+# Commands such as scrapy shell wait this many seconds for a robots.txt: longer than any
 # fetch takes.
 _INTERACTIVE_SECONDS = 86400.0
 
@@ -402,13 +402,13 @@ class RepSettings:
     # Constants
 
     hold_grace: float = _constant(0.5, _SECONDS)
-    """A request that waits for a first fetch counts as held so many seconds after the
+    """A request that waits for a first fetch counts as held this many seconds after the
     fetch has begun."""
     hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
     hold_dead_host_tries: int = _constant(3, _COUNT)
-    """After so many failures in a row to resolve or connect, held requests are given up
-    early."""
+    """After this many failures in a row to resolve or connect, held requests are given
+    up early."""
     cache_expiry: float = _constant(7_776_000.0, _POSITIVE_SECONDS)
     """Seconds after which a storage forgets an origin that nobody asks about: 90
     days."""
@@ -419,7 +419,7 @@ class RepSettings:
     """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
     days."""
     cache_max_bytes: int = _constant(67_108_864, _COUNT)
-    """At most so many bytes of rules are kept in memory, for all origins."""
+    """At most this many bytes of rules are kept in memory, for all origins."""
     sitemap_priority: int = _constant(10, _INTEGER)
     """The priority of requests for sitemaps: before pages, since they lead to more of
     these."""
@@ -428,13 +428,13 @@ class RepSettings:
     sitemap_max_depth: int = _constant(5, _COUNT)
     """How deep indexes of sitemaps may be nested."""
     sitemap_max_files: int = _constant(50_000, _COUNT)
-    """At most so many sitemaps of one origin are read."""
+    """At most this many sitemaps of one origin are read."""
     sitemap_max_urls: int = _constant(50_000, _COUNT)
-    """At most so many entries of one sitemap are read, as sitemaps.org says."""
+    """At most this many entries of one sitemap are read, as sitemaps.org says."""
     sitemap_max_origin_urls: int = _constant(25_000_000, _COUNT)
-    """At most so many pages of one origin are requested."""
+    """At most this many pages of one origin are requested."""
     sitemap_max_bytes: int = _constant(52_428_800, _COUNT)
-    """At most so many bytes of one sitemap, decompressed, are read, as sitemaps.org
+    """At most this many bytes of one sitemap, decompressed, are read, as sitemaps.org
     says."""
 
     @property

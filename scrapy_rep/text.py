@@ -22,7 +22,7 @@ MAX_SITEMAP_URL = 2048
 
 MAX_IDN = 2_500
 """How many characters the different non-ASCII hosts in a page's URLs may have together.
-Encoding so many takes up to 20 ms."""
+Encoding this many takes up to 20 ms."""
 
 MAX_LISTED_IDN = 50_000
 """The same limit for the URLs of a sitemap. It is higher than that of a page, since

@@ -243,6 +243,7 @@ class _Meanings:
         elif name in RULES:  # allow or disallow
             compared_value = escape(value)  # %aa and %AA mean the same
             self._add(_RULE_LINE, (name, compared_value), line)
+            # A rule completes the list of agents for lines of all kinds.
             for block in self._current_blocks.values():
                 block.is_list_complete = True
         else:  # crawl-delay, request-rate or visit-time

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
     from scrapy_rep.storages.base import Entry, Storage
 
-# After so many seconds of silence, a line says what the command waits for.
+# After this many seconds of silence, a line says what the command waits for.
 _SILENT_SECONDS = 5.0
 
 # So many origins are asked for their robots.txt ahead of the one whose answer is used
@@ -192,7 +192,7 @@ class CrawlTask(Task):
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
         """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it
-        afterwards. Yields None if it is in memory: then crawls leave nothing of it.
+        afterwards. Yields None if it is in memory: it ends with each crawl.
         Whatever the storage raises (no server, no permission, a file of a newer
         version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.output import Output
     from scrapy_rep.inspection.findings import Finding
 
-# People are shown only so many findings about a file, the most severe ones. With three
-# lines for each, and two lines of counts, a file takes less than 40 lines.
+# People are shown only this many findings about a file, the most severe ones. With
+# three lines for each, and two lines of counts, a file takes less than 40 lines.
 _MAX_SHOWN = 12
 
 # Characters: so much is shown of the line that a finding is about.

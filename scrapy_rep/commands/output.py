@@ -36,7 +36,8 @@ _COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# If a line is broken, its rest is indented by so many columns more than its beginning.
+# If a line is broken, its rest is indented by this many columns more than its
+# beginning.
 _HANGING_INDENT = 4
 
 
@@ -120,8 +121,8 @@ def usage_error(error: WrongUsage, program: str) -> str:
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """Return *text* as lines of at most so many *columns*, each but the first indented.
-    A word that is longer stays whole."""
+    """Return *text* as lines of at most this many *columns*, each but the first
+    indented. A word that is longer stays whole."""
     indent_of_text = len(text) - len(text.lstrip(" "))
     # On a narrow terminal, at least half of the columns are left for words.
     indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)

@@ -470,7 +470,7 @@ class _SitemapTree:
 
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't
-        be had."""
+        be fetched."""
         # It is no error if several indexes list a sitemap, or an index lists itself.
         if sitemap.sitemap in self._seen:
             raise CommandError("listed above", ExitStatus.GOOD)

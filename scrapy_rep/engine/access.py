@@ -71,7 +71,7 @@ _CACHES: list[Any] = [
     getattr(request_utils, "_fingerprint_cache", {}),
 ]
 
-# A download slot may serve several origins and agents. At most so many of their crawl
+# A download slot may serve several origins and agents. At most this many of their crawl
 # delays are remembered, the longest ones. A delay that was dropped counts again once
 # its origin is requested again.
 _MAX_DELAYS = 100

@@ -22,12 +22,12 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
 
-# A BoundedSet remembers at least so many items: their hashes take 1 MiB.
+# A BoundedSet remembers at least this many items: their hashes take 1 MiB.
 _REMEMBERED = 100_000
 
-# A table of hashes has so many places at first: 2 KiB.
+# A table of hashes has this many places at first: 2 KiB.
 _FIRST_PLACES = 256
-# When a table is nearly full, it gets so many times as many places. With a smaller
+# When a table is nearly full, it gets this many times as many places. With a smaller
 # factor, hashes of larger tables would have to be moved, which blocks the event loop.
 _GROWTH = 8
 # Stands for the hash 0: a 0 marks a free place.
@@ -118,7 +118,7 @@ class _Hashes:
         self._mask = size - 1
 
 
-# A Limiter logs the first events of its sort, so many, at INFO level.
+# A Limiter logs the first events of its sort, this many, at INFO level.
 _FIRST_LINES = 10
 
 

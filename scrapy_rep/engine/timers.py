@@ -25,15 +25,15 @@ SLICE_SECONDS = 0.01
 
 # Seconds between two runs of a periodic task: what a crash loses is at most as old.
 _PERIOD_SECONDS = 1.0
-# An alarm calls back so many times before the event loop gets a turn: one call may take
-# 50 µs.
+# An alarm calls back this many times before the event loop gets a turn: one call may
+# take 50 µs.
 _CALLBACKS_AT_A_TURN = 200
 # Seconds between checks whether the crawl is still paused: Scrapy sends no signal when
 # it goes on.
 _PAUSE_CHECK_SECONDS = 0.5
 # Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
-# An alarm's heap may have as many outdated times as it has keys, and so many more,
+# An alarm's heap may have as many outdated times as it has keys, and this many more,
 # before it is built anew.
 _MOST_OUTDATED = 1000
 

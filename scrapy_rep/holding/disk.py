@@ -84,7 +84,7 @@ SELECT (
 )
 """
 
-# Rows are deleted so many at a time, since one statement each would take longer.
+# Rows are deleted this many at a time, since one statement each would take longer.
 _DELETED_AT_A_TIME = 20
 # SQLite's integers have 64 bits. A priority that might not fit is written as this one,
 # or as its negative.
@@ -304,7 +304,7 @@ class DiskHold:
 
     def _fingerprint(self, request: Request) -> int:
         """Return a number of 63 bits that tells *request* from others; 0 if its
-        fingerprint can't be had."""
+        fingerprint can't be computed."""
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
             fingerprint = fingerprinter.fingerprint(request)

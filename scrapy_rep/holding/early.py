@@ -34,7 +34,7 @@ from scrapy_rep.reporting.recorder import Recorder
 
 logger = get_logger(__name__)
 
-# At most so many errbacks wait to be called, or have output that isn't handled yet.
+# At most this many errbacks wait to be called, or have output that isn't handled yet.
 # Without a limit, a page of a million links would fill the memory. Beyond it, requests
 # go to the scheduler.
 _MOST_ERRBACKS = 1000

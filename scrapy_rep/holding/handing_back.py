@@ -99,7 +99,7 @@ class HandingBack:
     def _give_to_scheduler(
         self, request: Request, waited: float, priority: int
     ) -> bool:
-        """Give *request*, which has *waited* so many seconds, to the scheduler, with
+        """Give *request*, which has *waited* this many seconds, to the scheduler, with
         *priority* until it comes again. Return whether that worked."""
         request.meta[HANDED_BACK] = {
             "dont_filter": request.dont_filter,

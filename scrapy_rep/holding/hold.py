@@ -32,12 +32,12 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
-"""For at least so many seconds, an answer releases requests, even if it says that it
+"""For at least this many seconds, an answer releases requests, even if it says that it
 may not be kept so long: otherwise robots.txt would be fetched anew for each request."""
 _SHARE = 10
-"""An origin may hold at most so many times as many requests as there is room for after
-that: so there is always room for another origin ("dynamic thresholds", as in network
-switches)."""
+"""An origin may hold at most this many times as many requests as there is room for
+after that: so there is always room for another origin ("dynamic thresholds", as in
+network switches)."""
 _WAITING_PER_SLOT = 8
 """How many requests may wait for first answers, for each of CONCURRENT_REQUESTS. Four
 fetches may run at a time for each (origins/flights.py): that makes four requests, and
@@ -278,7 +278,7 @@ class HeldRequests:
     def give_up(
         self, held: Held, origin: Origin, waited: float, why: Drop
     ) -> RobotsUnreachable:
-        """Return the error with which *held*, which has *waited* so many seconds for
+        """Return the error with which *held*, which has *waited* this many seconds for
         *origin*, is to fail. Count and announce that it is given up, if it was held and
         had not only waited."""
         error = RobotsUnreachable(

@@ -57,7 +57,7 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# At most so many requests are held if the scheduler isn't Scrapy's, and there is no
+# At most this many requests are held if the scheduler isn't Scrapy's, and there is no
 # JOBDIR: other processes may share the scheduler, and can crawl the others meanwhile.
 _MOST_SHARED = 1000
 # How many of an origin's URLs at the gate are compared when its robots.txt changes: a
@@ -66,7 +66,7 @@ _SAMPLE = 20
 # Seconds between log lines about what is held: one a minute doesn't drown others.
 _TELL_SECONDS = 60.0
 # In an idle crawl, the gate has such a line logged every minute. The alarm (_reports),
-# which rings for the others, is set so many seconds later, so as not to double it.
+# which rings for the others, is set this many seconds later, so as not to double it.
 _IDLE_SECONDS = 10.0
 # Events, and what Limiter (engine/log.py) calls the origins whose number it logs.
 _EVENTS = {

@@ -28,8 +28,8 @@ _MAX_EXAMINED = 50
 # the checks that compare paths are left out.
 _MAX_COMPARISONS = 1_000_000
 
-# Only so many rules of a group are tried to find one that its agents obey, or that lets
-# them fetch a path.
+# Only this many rules of a group are tried to find one that its agents obey, or that
+# lets them fetch a path.
 _MAX_TRIED_RULES = 10
 
 # Search engines, in lower case. It matters whether they may fetch a site, and see it as

@@ -22,7 +22,7 @@ SEVERITIES = (ERROR, WARNING, NOTE)
 # further topics join the last of these.
 _MAX_TOPICS = 8
 
-# A sentence names so many crawlers, URLs or fields, and says how many more there are.
+# A sentence names this many crawlers, URLs or fields, and says how many more there are.
 _MAX_NAMED = 3
 
 # Characters: so much is shown of something that is quoted.

@@ -27,7 +27,7 @@ _PATTERN_OF_WORD = {"all": "/", "everything": "/", "none": "", "nothing": ""}
 # A comma before another path.
 _COMMA = re.compile(r",(?:[ \t]|%20)*(?=/)")
 
-# Of the paths that are joined by commas, so many are looked at.
+# Of the paths that are joined by commas, this many are looked at.
 _MAX_JOINED = 5
 
 # What is special in regular expressions alone, and hardly occurs in paths: a choice, a

@@ -399,7 +399,7 @@ def content_encodings(values: list[bytes]) -> list[str]:
 
 
 _MAX_CAUSES = 20
-"""Of the errors that led to an error, so many are looked at: far more than there ever
+"""Of the errors that led to an error, this many are looked at: far more than there ever
 are."""
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)

@@ -84,7 +84,7 @@ _PROXY_SECONDS = 1.0
 work."""
 
 _PROXY_STEPS = 3
-"""The pause doubles with each failure of a proxy until there have been so many
+"""The pause doubles with each failure of a proxy until there have been this many
 failures."""
 
 LARGE_BYTES = 65_536

@@ -53,7 +53,7 @@ CONCURRENT_REQUESTS. They may be more than pages, since they have room of their 
 the downloader (``EngineAccess.extra_slot()``), and are small."""
 
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included, may be so many times the quick ones:
+"""All fetches at a time, slow ones included, may be this many times the quick ones:
 silent servers must not stop the others."""
 
 _MAX_SOCKETS = 512

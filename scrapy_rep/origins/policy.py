@@ -103,8 +103,8 @@ class Policy:
         """Seconds from the start of a first fetch until a request that waits for it
         counts as held."""
         self._dead_host_tries = settings.hold_dead_host_tries
-        """After so many failures in a row to resolve the host or to connect, waiting is
-        no use."""
+        """After this many failures in a row to resolve the host or to connect, waiting
+        is no use."""
         self._patience = min(settings.download_timeout, settings.hold_max_wait)
         """Seconds that a direct download (which passes no gate) waits for the next
         attempt: at most as long as a held request."""

@@ -61,7 +61,7 @@ specific first."""
 # What usage() returned for a response, so that it is worked out once.
 _usages: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
-# The parsed statements of so many files are kept. Those of a robots.txt take at worst
+# The parsed statements of this many files are kept. Those of a robots.txt take at worst
 # 800 KB, those of a tdmrep.json 2.5 MB.
 _FILES_KEPT = 32
 

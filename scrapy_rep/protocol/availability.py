@@ -28,10 +28,10 @@ _SEPARATOR = re.compile(
 # write instead.
 _LETTERS = str.maketrans("\u0131\u0142", "il")
 
-# A site's name, which may stand beside a phrase, has at most so many words. What has
+# A site's name, which may stand beside a phrase, has at most this many words. What has
 # more is a sentence.
 _MAX_SITE_NAME_WORDS = 6
-# Such a name has at most so many characters.
+# Such a name has at most this many characters.
 _MAX_SITE_NAME = 60
 # "404" stands at most so often in a title that says nothing else: as a number, and as a
 # status.

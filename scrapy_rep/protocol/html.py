@@ -16,7 +16,7 @@ MAX_STEPS = 6_000
 """How many steps reading a page may take. Each tag, comment or unusual attribute that
 is examined is a step."""
 
-# In so many bytes at the start of a page, plain tags are skipped, and are no steps.
+# In this many bytes at the start of a page, plain tags are skipped, and are no steps.
 _SKIPPED = 300_000
 
 # What follows the name in a *plain* tag, one in the usual form: each "=" follows a
@@ -108,13 +108,13 @@ _LINK_TAGS = frozenset({b"a", b"area", b"base"})
 _MAX_HEAD = 300_000
 # Tags that sitemaps_of() reads. The body's tag ends the head.
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
-# At most so many links to sitemaps count in a page.
+# At most this many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
 # What may be such a link, in lower case: nearly all pages have the word only elsewhere,
 # if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
-# In a page, character references are resolved in values of at most so many bytes
+# In a page, character references are resolved in values of at most this many bytes
 # together, since this is slow.
 _MAX_REFERENCES = 100_000
 

@@ -24,7 +24,7 @@ _MAX_PORT = 65535
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 # The most characters of a label, in punycode.
 _MAX_LABEL = 63
-# A non-ASCII label grows by at least so many characters in punycode.
+# A non-ASCII label grows by at least this many characters in punycode.
 _LABEL_GROWTH = len("xn--") + 1
 _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#\\]*)")
 # Host and port. An IPv6 address may have a zone after a "%"; Python would accept any

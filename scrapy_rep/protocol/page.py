@@ -71,7 +71,7 @@ _RULE_NAMES = FLAGS | {*_NUMBER_RULES, _PREVIEW_RULE, _DATE_RULE}
 # Commas separate rules, but dates contain some, too. "Wed, December 3, 2025, 13:09:53
 # GMT" has four parts, the most of all dates.
 _MAX_DATE_PARTS = 4
-# A date has to end within so many characters after the name of its rule.
+# A date has to end within this many characters after the name of its rule.
 _DATE_REACH = 300
 
 # The value of one of _NUMBER_RULES: -1 says that there is no limit.

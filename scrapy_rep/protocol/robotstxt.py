@@ -35,11 +35,11 @@ from scrapy_rep.protocol.syntax import (
     readable_url,
 )
 
-# When a RobotsTxt remembers the answers to so many agents, it forgets them all, since
+# When a RobotsTxt remembers the answers to this many agents, it forgets them all, since
 # those to ever more agents would fill the memory.
 _MAX_ANSWERS = 100
-# When all that it remembers takes so many bytes, it forgets everything, too: agents may
-# have groups of 500 KB each.
+# When all that it remembers takes this many bytes, it forgets everything, too: agents
+# may have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
 # Bytes of memory that a sitemap's URL takes beside its text. This and the following

@@ -46,7 +46,7 @@ _NO_RUBBISH = re.compile(
 )
 # The beginning of a web page.
 _HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# We tell the format of a file by so many bytes at its start.
+# We tell the format of a file by this many bytes at its start.
 _BYTES_FOR_FORMAT = 4096
 # The beginning of a line that is a URL.
 _WEB_URL = re.compile("https?://", re.IGNORECASE)
@@ -66,8 +66,8 @@ millisecond."""
 
 # Servers compress compressed files once more for transfer. Nobody needs more layers.
 _MAX_LAYERS = 3
-# A layer may consist of so many members, which are gzip files one after another. 50 MiB
-# packed in blocks (bgzip) have 800; empty members only take time.
+# A layer may consist of this many members, which are gzip files one after another. 50
+# MiB packed in blocks (bgzip) have 800; empty members only take time.
 _MAX_MEMBERS = 10_000
 # The number by which zlib is told to unpack gzip.
 _GZIP = 31

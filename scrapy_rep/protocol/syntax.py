@@ -71,7 +71,7 @@ _SPELLING = re.compile(
 # Characters with which a field's name can begin: most lines that are no fields are
 # recognised by their first character.
 _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
-# A field's name has at least so many characters.
+# A field's name has at least this many characters.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
 
 # A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning

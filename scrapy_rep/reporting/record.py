@@ -451,7 +451,7 @@ def _lines(body: bytes) -> Counter[str]:
 
 
 _DIGITS = re.compile(r"[0-9]+")
-# Numbers in names are filled up to so many digits, with zeros: then text sorts as
+# Numbers in names are filled up to this many digits, with zeros: then text sorts as
 # numbers do.
 _DIGITS_TO_SORT = 8
 

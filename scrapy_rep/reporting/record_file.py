@@ -144,9 +144,9 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         del lines[:written]
 
 
-# Lines are written when the first of them has waited for so many seconds, or when they
-# take so many bytes: writing each by itself would take longer than all else about a
-# decision.
+# Lines are written when the first of them has waited for this many seconds, or when
+# they take this many bytes: writing each by itself would take longer than all else
+# about a decision.
 _WRITE_SECONDS = 1.0
 _WRITE_BYTES = 65536
 # Bytes of lines that wait in memory while they can't be written. Further lines are

@@ -69,10 +69,10 @@ logger = get_logger(__name__)
 # At most this many pages of all sites (see Site in seeding/spool.py) are in the
 # scheduler: the others wait in the spool, on disk.
 _MAX_PAGES = 4000
-# Sites with pages that wait share this number: a site may have so many pages in the
+# Sites with pages that wait share this number: a site may have this many pages in the
 # scheduler if no other has pages that wait.
 _MAX_PAGES_OF_A_SITE = 1000
-# However many sites and sources share these numbers, each may have at least so many
+# However many sites and sources share these numbers, each may have at least this many
 # pages in the scheduler: with fewer, a download slot would be idle until the next step.
 _GUARANTEED_PAGES = 16
 # At most this many sites of one source may have pages in the scheduler: Scrapy lets
@@ -86,7 +86,8 @@ _PAGES_AT_A_TIME = 50
 # request leaves it.
 _SECONDS_UNTIL_NEXT_STEP = 0.05
 
-# Once so many pages are finished, their rows are deleted together, in one transaction.
+# Once this many pages are finished, their rows are deleted together, in one
+# transaction.
 _ROWS_TO_DELETE = 20
 # At most this many URLs of pages from sitemaps are remembered for a warning about lost
 # callbacks (Twins).
@@ -339,7 +340,7 @@ class Feeder:
         if self._is_over:
             return
         self._woken = False
-        # Seconds until the next step (so many if this one fails), or None: the next
+        # Seconds until the next step (this many if this one fails), or None: the next
         # step waits for wake().
         delay: float | None = RETRY_SECONDS
         try:
@@ -702,7 +703,8 @@ class SitemapSeeding(ResolutionListener):
             pass  # the file has failed for too long, which is logged
         finally:
             self._adding -= 1
-            self._feeder.wake()  # the crawl may be over
+            if not self._adding:
+                self._context.engine.wake()  # the crawl may be over
 
     async def _add_listed(
         self, origin: Origin, resolving: Coroutine[Any, Any, dict[str, str]]

@@ -61,7 +61,7 @@ _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 # While a sitemap is read, the sites of at most this many URL prefixes are remembered.
 _MAX_PREFIXES = 10_000
 
-# When it is known what a host lists, so many of the pages that wait for that are
+# When it is known what a host lists, this many of the pages that wait for that are
 # accepted or rejected at a time: then the event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
 # At most this many origins are asked for their robots.txt, as proof, at a time.
@@ -134,7 +134,7 @@ def host_of(origin: Origin) -> str:
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text.
-    The requests for so many *pages* get it. If it is too long for that, only its
+    The requests for this many *pages* get it. If it is too long for that, only its
     ``lastmod`` is left."""
     fields = {name: value for name, value in entry.items() if name != "loc"}
     lastmod = fields.get("lastmod")
@@ -514,8 +514,9 @@ class SitemapLog:
     def _count_waiting(
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
-        """Note that so many more *entries* of the sitemap at *url* wait. If the number
-        is negative, so many were rejected for this *reason*. Warn if none is left."""
+        """Note that this many more *entries* of the sitemap at *url* wait. If the
+        number is negative, this many were rejected for this *reason*. Warn if none is
+        left."""
         undecided = self._undecided.pop(url, None) or Undecided()
         undecided.waiting += entries
         if reason is not None:

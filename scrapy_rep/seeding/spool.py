@@ -619,7 +619,7 @@ class Spool:
         self.wake()
 
     def _add_waiting(self, site: Site, pages: int) -> None:
-        """Note that so many more *pages* of *site* wait. They may be its first
+        """Note that *pages* more pages of *site* wait. They may be its first
         ones."""
         self._sites[site.id] = site
         self._sources_of(site).add(site)

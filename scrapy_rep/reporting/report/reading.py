@@ -265,7 +265,7 @@ class Axis:
         return left, round(width, 3)
 
 
-# A timeline that has grown beyond twice as many points is thinned out to so many.
+# A timeline that has grown beyond twice as many points is thinned out to this many.
 _POINTS = 500
 
 
