@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scrapy_rep.origins.status import UNKNOWN, Fresh, Status, expired
+from scrapy_rep.origins.status import SAYS_NOTHING, UNKNOWN, Fresh, Status, expired
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
@@ -37,15 +37,23 @@ class OriginState:
     """What is known of an origin: its status (status.py), and what changes with
     requests to it. Mutable: who has a reference sees updates."""
 
-    entry: Entry
-    """The last answer, as storages keep it."""
     origin: Origin
+    entry: Entry = field(init=False)
+    """The last answer, as storages keep it. Is set by :meth:`learn`."""
     name: str = field(init=False)
     """The origin, as text."""
-    robots: RobotsTxt | None = field(init=False)
+    robots: RobotsTxt | None = None
     """The robots.txt, parsed as far as it was needed; None without a copy."""
+    unparsed_bytes: int = 0
+    """About how many bytes it takes in memory, without what is parsed."""
     status: Status = UNKNOWN
-    """What the robots.txt is good for now. Is replaced by :meth:`become` alone."""
+    """What the robots.txt is good for now. It is replaced by :meth:`become` alone, as
+    are the two that follow from it."""
+    unreachable: bool = True
+    """Whether nothing is known of what the origin allows."""
+    forbids_all: bool = False
+    """Whether a 401 or 403 for robots.txt forbids everything, by
+    ``REP_FORBIDDEN``."""
     used_at: float = 0.0
     """When a request asked for it last, in seconds since the epoch."""
     rules: Rules | None = None
@@ -56,34 +64,21 @@ class OriginState:
     """Requests that passed on the fast path and aren't on record
     (reporting/recorder.py) so far."""
     size: int = 0
-    """What :attr:`bytes` was when :meth:`OriginTable.weigh` counted it; 0 if it isn't
-    counted."""
+    """How many bytes :meth:`OriginTable.weigh` counted for it, with what was parsed by
+    then; 0 if it isn't counted."""
     prefixes: tuple[str, ...] = ()
     """Its keys in :attr:`OriginTable.by_prefix`."""
-
-    def __post_init__(self) -> None:
-        self.name = self.entry.origin
-        self.learn(self.entry)
 
     def learn(self, entry: Entry) -> None:
         """Replace what is known by *entry*. The status stays."""
         self.entry = entry
+        self.name = entry.origin
         self.robots = None
         if entry.has_copy:
             self.robots = RobotsTxt(entry)
-
-    @property
-    def bytes(self) -> int:
-        """About how many bytes it takes in memory, with what was parsed so far."""
-        entry = self.entry
-        size = _OVERHEAD_BYTES
-        size += len(entry.packed)
-        size += len(entry.url)
+        self.unparsed_bytes = _OVERHEAD_BYTES + len(entry.packed) + len(entry.url)
         if entry.error is not None:
-            size += len(entry.error)
-        if self.robots is not None:
-            size += self.robots.size
-        return size
+            self.unparsed_bytes += len(entry.error)
 
     @property
     def robots_url(self) -> str:
@@ -95,18 +90,9 @@ class OriginState:
         that takes the longer way sets them."""
         self.status = status
         self.rules = None
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether nothing is known of what the origin allows."""
-        return self.status.says_nothing
-
-    @property
-    def forbids_all(self) -> bool:
-        """Whether a 401 or 403 for robots.txt forbids everything, by
-        ``REP_FORBIDDEN``."""
-        status = self.status.counts_as
-        return isinstance(status, Fresh) and status.forbids_all
+        counts_as = status.counts_as
+        self.unreachable = isinstance(counts_as, SAYS_NOTHING)
+        self.forbids_all = isinstance(counts_as, Fresh) and counts_as.forbids_all
 
 
 _StateListener = Callable[[OriginState], None]
@@ -155,36 +141,39 @@ class OriginTable:
         state = self._parsed.get(name)
         if state is None:
             state = self._pinned.get(name)
-        if state is None:
-            state = self._unpack(name, origin)
+        if state is None and self._packed is not None:
+            state = self._unpack(self._packed, name, origin)
         return state
 
-    def _unpack(self, name: str, origin: Origin) -> OriginState | None:
-        """Move the packed *origin* to the parsed ones; return None if it isn't
-        packed."""
-        if self._packed is None:
-            return None
+    def _unpack(
+        self, packed: MemoryStorage, name: str, origin: Origin
+    ) -> OriginState | None:
+        """Move *origin* from the *packed* ones to the parsed ones; return None if it
+        isn't packed."""
         with suppress(UnreadableEntry):  # a clock out of range, say
-            entry = self._packed.load(name)
+            entry = packed.load(name)
             if entry is not None:
-                self._packed.drop(name)
-                return self._keep(OriginState(entry, origin))
+                packed.drop(name)
+                state = OriginState(origin)
+                state.learn(entry)
+                return self._keep(state)
         return None
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
         """Replace what is known of *origin* by *entry*. Return its state."""
         state = self.get(origin)
         if state is None:
-            state = OriginState(entry, origin)
-        else:
-            state.learn(entry)
+            state = OriginState(origin)
+        state.learn(entry)
         return self._keep(state)
 
     def weigh(self, state: OriginState) -> None:
         """Count the bytes of *state* again, since parsing adds some. Beyond the limits,
         pack other origins and forget packed ones."""
         # Each decision ends here, so this returns at once if nothing has changed.
-        size = state.bytes
+        size = state.unparsed_bytes
+        if state.robots is not None:
+            size += state.robots.size
         if size == state.size:
             return
         if self._parsed.get(state.name) is not state:  # it is pinned, or was packed

@@ -50,7 +50,7 @@ class Status:
     @property
     def says_nothing(self) -> bool:
         """Whether nothing is known of what the origin allows."""
-        return True
+        return isinstance(self.counts_as, SAYS_NOTHING)
 
     @property
     def counts_as(self) -> Status:
@@ -70,10 +70,6 @@ class Fresh(Status):
     forbids_all: bool = False
     """Whether a 401 or 403 forbids everything, by ``REP_FORBIDDEN``."""
 
-    @property
-    def says_nothing(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True, slots=True)
 class Failing(Status):
@@ -88,10 +84,6 @@ class Failing(Status):
 class Stale(Failing):
     """The last fetch failed, and an older copy applies."""
 
-    @property
-    def says_nothing(self) -> bool:
-        return False
-
 
 @dataclass(frozen=True, slots=True)
 class Unreachable(Failing):
@@ -101,10 +93,6 @@ class Unreachable(Failing):
 @dataclass(frozen=True, slots=True)
 class Unrestricted(Failing):
     """Fetches have failed for so long that there are no restrictions."""
-
-    @property
-    def says_nothing(self) -> bool:
-        return False
 
 
 Usable: TypeAlias = Fresh | Stale | Unreachable | Unrestricted
@@ -117,10 +105,6 @@ class Expired(Status):
 
     was: Usable = Unreachable()
     """What it was before: that still counts for requests that have passed the gate."""
-
-    @property
-    def says_nothing(self) -> bool:
-        return self.was.says_nothing
 
     @property
     def counts_as(self) -> Status:
@@ -136,6 +120,9 @@ class Misconfigured(Status):
 
 
 UNKNOWN = Unknown()
+
+SAYS_NOTHING = (Unknown, Unreachable, Misconfigured)
+"""The statuses that say nothing of what the origin allows."""
 
 
 @dataclass(frozen=True, slots=True)

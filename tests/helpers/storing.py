@@ -46,6 +46,13 @@ def rules(
     return Entry(origin, **whole)
 
 
+def state_with(entry: Entry, origin: Origin) -> OriginState:
+    """Return a state that has learnt *entry*, beside any table."""
+    state = OriginState(origin)
+    state.learn(entry)
+    return state
+
+
 def know(cache: RobotsCache, entry: Entry) -> OriginState:
     """Have *cache* know what *entry* says of its origin, as if that had been fetched."""
     return cache._take(Origin.from_url(entry.origin), entry)

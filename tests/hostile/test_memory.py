@@ -26,7 +26,7 @@ from tests.helpers.recorded import Discovered, context_of, lines_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Site, Sites
 from tests.helpers.sitemaps import SeededSpider, listing, urlset
-from tests.helpers.storing import FAILURE, NOW, rules
+from tests.helpers.storing import FAILURE, NOW, rules, state_with
 
 pytestmark = pytest.mark.slow
 SIZE = 16_000
@@ -82,7 +82,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 def known_of(number: int, body: bytes, **values: Any) -> OriginState:
     origin = Origin("https", f"www.site-{number}.example", 443)
-    known = OriginState(rules(str(origin), body, NOW + number, **values), origin)
+    known = state_with(rules(str(origin), body, NOW + number, **values), origin)
     assert known.robots is not None
     known.robots.preload(body, "testbot")
     return known
@@ -108,8 +108,13 @@ def assert_honest(make: Callable[[], Any], counted: Callable[[Any], int]) -> Non
 def assert_states_honest(make: Callable[[], list[OriginState]]) -> None:
     assert_honest(
         lambda: {known.name: known for known in make()},
-        lambda made: sum(known.bytes for known in made.values()),
+        lambda made: sum(map(bytes_of, made.values())),
     )
+
+
+def bytes_of(known: OriginState) -> int:
+    parsed_bytes = known.robots.size if known.robots is not None else 0
+    return known.unparsed_bytes + parsed_bytes
 
 
 def test_what_is_counted_is_what_it_takes() -> None:
@@ -149,7 +154,7 @@ def test_long_texts_and_failures_are_counted() -> None:
         ]
         origins = [Origin("http", f"{n}.example", 80) for n in range(10)]
         return made + [
-            OriginState(Entry(str(one), NOW, **FAILURE), one) for one in origins
+            state_with(Entry(str(one), NOW, **FAILURE), one) for one in origins
         ]
 
     assert_states_honest(parsed)

@@ -31,7 +31,7 @@ from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import Entry
 from tests.helpers.crawling import run_settings
 from tests.helpers.rows import every_row
-from tests.helpers.storing import know, rules
+from tests.helpers.storing import know, rules, state_with
 
 NOW = 1000.0
 FREE, FULL = ROOMS = (False, True)
@@ -53,7 +53,7 @@ UNREACHABLE = Entry("http://a.example", updated_at=NOW, **FAILURE)  # type: igno
 
 
 def known(entry: Entry, status: Status) -> OriginState:
-    state = OriginState(entry, ORIGIN)
+    state = state_with(entry, ORIGIN)
     state.become(status)
     return state
 
@@ -97,7 +97,7 @@ TABLE: list[tuple[OriginState | None, str, bool, object, object]] = [
 
 def test_nothing_known_is_no_permission() -> None:
     """An entry that this project doesn't take for an answer (REP_CHALLENGE, say) leaves nothing."""
-    assert OriginState(Entry("http://a.example"), ORIGIN).unreachable
+    assert state_with(Entry("http://a.example"), ORIGIN).unreachable
     assert not known(ENTRY, Fresh()).unreachable
 
 

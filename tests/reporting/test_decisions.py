@@ -10,7 +10,6 @@ import pytest
 from scrapy import Request, Spider
 
 from scrapy_rep.exceptions import RobotsDisallowed
-from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Decision, Origin, Rule
 from scrapy_rep.reporting import record as module
 from scrapy_rep.reporting.summary import STATS, Counts, parts_of
@@ -28,7 +27,7 @@ from tests.helpers.held import (
 from tests.helpers.log import lines, remember, summary
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import lists_two
-from tests.helpers.storing import missing, rules
+from tests.helpers.storing import missing, rules, state_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_time")]
 RULES = "User-agent: *\nDisallow: /private\nDisallow: /x\n"
@@ -344,7 +343,7 @@ def test_very_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None
         counts.note_unanswered(origin)
         entry = rules(str(origin)) if number % 4 == 0 else missing(str(origin))
         for _ in range(2):
-            counts.count_origin(OriginState(entry, origin))
+            counts.count_origin(state_with(entry, origin))
         counts.note_unanswered(origin)  # a later fetch was cancelled
         forbids(counts, origin, 1, f"/{number % 300}")
         forbids(counts, origin, 1)
