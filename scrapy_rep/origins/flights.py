@@ -1,6 +1,6 @@
-"""Fetches of robots.txt (flight.py): one per origin in this process, a limited number
-at a time, and the queues of those who wait for them (queue.py). docs/DESIGN.md, "A
-fetch", tells what happens to one.
+"""Fetches of robots.txt: one per origin in this process, a limited number at a time, and
+the queues of those who wait for them (queue.py). docs/DESIGN.md, "A fetch", tells what
+happens to one.
 
 Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
 sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
@@ -25,24 +25,21 @@ from scrapy_rep.engine.log import Isolation, get_logger
 from scrapy_rep.engine.pools import has_small_pool
 from scrapy_rep.engine.timers import Alarm, within
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, ProjectError
-from scrapy_rep.origins.flight import (
+from scrapy_rep.origins.queue import (
+    ROUNDING,
     CrawlEnding,
     FetchAbandoned,
     Flight,
     Limits,
-    StillWaiting,
-    tell,
-)
-from scrapy_rep.origins.queue import (
-    ROUNDING,
     Queue,
     Step,
+    StillWaiting,
     Tally,
-    next_wakeup,
     steps,
+    tell,
 )
 from scrapy_rep.origins.state import OriginState
-from scrapy_rep.origins.status import Misconfigured, Status, Unreachable
+from scrapy_rep.origins.status import UNKNOWN, Misconfigured, Status, Unreachable
 from scrapy_rep.protocol import Origin
 
 logger = get_logger(__name__)
@@ -233,17 +230,20 @@ class Flights:
         if self.queues.get(origin) is not queue:  # it is forgotten already
             return
         has_fetch = queue.fetch is not None or queue.being_told
-        if queue.is_empty and not has_fetch:
+        if not (has_fetch or queue.has_requests or queue.callers):
             self._alarm.forget(origin)
             del self.queues[origin]
             return
+        status: Status = UNKNOWN
+        if not has_fetch:  # otherwise the status doesn't matter
+            status, _ = self._status_of(origin)
         now = self.clock()
-        status, _ = self._status_of(origin)
-        moment = next_wakeup(status, queue, now, self.limits)
-        if moment is None:
-            self._alarm.forget(origin)
-        else:
+        due = steps(status, queue, now, self.limits)
+        if due:
+            moment = min(due.values())
             self._alarm.set(origin, moment - now)
+        else:
+            self._alarm.forget(origin)
 
     def _wake_up(self, origin: Origin) -> None:
         """Do what is due for *origin*."""
@@ -325,36 +325,19 @@ class Flights:
         line[flight] = None
         # It doesn't take off now: the caller may be a handler, which must return before
         # it is called back.
-        self._let_take_off_soon()
-        self.settle(queue)
-        return flight
-
-    def queued(self, flight: Flight, *, is_queued: bool) -> None:
-        """Note whether *flight* stands in a queue of the downloader, or behind another
-        process: that time doesn't count."""
-        queue = self.queues.get(flight.origin)
-        if queue is None or queue.fetch is not flight:
-            return
-        now = self.clock()
-        if is_queued:
-            # The alarm may ring too early now. Then nothing is due, and it is set anew.
-            queue.stop_clock(now)
-            return
-        flight.sent_at = now
-        queue.start_clock(now)
-        self.settle(queue)
-
-    def _let_take_off_soon(self) -> None:
-        """Call :meth:`_take_off` in a step of its own."""
         if self._take_off_soon is None:
             self._take_off_soon = call_later(0, self._take_off)
+        self.settle(queue)
+        return flight
 
     def _take_off(self) -> None:
         """Let those take off for which there is a place."""
         self._take_off_soon = None
         if self._slow_give_way:
             self._put_off_slow()
-        while self._has_place() and (self._first or self._again):
+        while self._first or self._again:
+            if self._running >= self._max_running or self._quick >= self._max_quick:
+                break
             line = self._first or self._again
             flight, _ = line.popitem(last=False)
             self._running += 1
@@ -365,20 +348,12 @@ class Flights:
             # The flight gets a task of its own, which survives the request that began
             # it.
             flight.running = deferred_from_coro(self._fly(flight))
-            # The place becomes free here and not in _fly(), since a task that is
-            # cancelled at once does not even begin.
-            flight.running.addBoth(self._came_down, flight)
+            # A task that is cancelled at once does not even begin, so _fly() can't free
+            # its place.
+            flight.running.addErrback(self._came_down, flight)
             # Look the queue up anew: without asyncio, the fetch may have ended already,
             # and its queue may be forgotten.
             self.settle(self.queue_of(flight.origin))
-
-    def _has_place(self) -> bool:
-        """Return whether one more may be in flight: none once the spider closes."""
-        if self._end.result is not None:
-            return False
-        if self._running >= self._max_running:
-            return False
-        return self._quick < self._max_quick
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
@@ -401,13 +376,12 @@ class Flights:
             flight.running.cancel()
             self.settle(queue)
 
-    def _came_down(self, result: Any, flight: Flight) -> Any:
-        """Note that the task of *flight* has ended."""
+    def _came_down(self, failure: Failure, flight: Flight) -> Failure | None:
+        """Note that the task of *flight* has ended with a *failure*."""
         self._free_place(flight)
-        is_failure = isinstance(result, Failure)
-        if is_failure and isinstance(result.value, CANCELLED):
+        if isinstance(failure.value, CANCELLED):
             return None  # a cancelled task has nothing to tell
-        return result
+        return failure
 
     def _free_place(self, flight: Flight) -> None:
         """Let another flight have the place of *flight*, whose fetch has ended, unless
@@ -419,10 +393,11 @@ class Flights:
         if not flight.is_slow:
             self._quick -= 1
         self._slow.pop(flight, None)
-        if self._first or self._again:
-            # They don't take off now: without asyncio, hundreds may end at once, each
-            # within the call that ends the one before.
-            self._let_take_off_soon()
+        is_place_needed = self._first or self._again
+        if is_place_needed and self._take_off_soon is None:
+            # The next one doesn't take off now: without asyncio, hundreds may end at
+            # once, each within the call that ends the one before.
+            self._take_off_soon = call_later(0, self._take_off)
 
     async def _fly(self, flight: Flight) -> None:
         """Get robots.txt fetched, then tell listeners and those who wait."""
@@ -432,6 +407,7 @@ class Flights:
             if is_ending_with_loop(error) and not flight.is_abandoned:
                 raise
             await self._failed(flight, error)
+            self._free_place(flight)
             return
         # The place is free before listeners are told: one may wait for another fetch,
         # even of this origin.
@@ -443,7 +419,8 @@ class Flights:
         # Those who have waited so far are told once listeners have been. Those who come
         # from now on (handlers of the signal `robots_resolved`, say) see the new
         # status, or wait for the next answer.
-        flight.callers = queue.remove_callers()
+        if queue.callers:
+            flight.callers = queue.remove_callers()
         queue.being_told.append(flight)
         self.settle(queue)
         self._telling.add(flight)
@@ -489,7 +466,9 @@ class Flights:
         assert flight.state is not None
         with self._isolated("holding of requests"):
             self._room.answered(queue, flight.state)
-        flight.land(flight.callers, flight.state)
+        flight.result = flight.state
+        if flight.callers:
+            tell(flight.callers, flight.state)
         self.settle(queue)
 
     def _apply(self, queue: Queue) -> None:

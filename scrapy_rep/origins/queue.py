@@ -1,5 +1,5 @@
-"""Who waits for an origin's robots.txt, and when something has to be done for them
-(docs/DESIGN.md, "Queue" and "Wake-up"; REP.md section 4).
+"""Who waits for an origin's robots.txt, for which fetch of it, and when something has
+to be done for them (docs/DESIGN.md, "Queue" and "Wake-up"; REP.md section 4).
 
 There is one :class:`Queue` for each origin with somebody in it. Requests from the
 scheduler stand in it at one of three stages, and move by its methods alone:
@@ -12,9 +12,18 @@ scheduler stand in it at one of three stages, and move by its methods alone:
 *Callers* (direct downloads, ``may_fetch()``, the verifier of sitemaps) wait in
 coroutines of their own.
 
+A fetch is called a *flight*. It goes through these stages, which flights.py moves it
+along:
+
+- *queued*: it stands in a queue of ours, since too many others are in flight;
+- *in flight*: it has taken off; its request may stand in a queue of the downloader, or
+  be sent;
+- *being told*: the answer is known, and listeners are being told;
+- *landed*: those who wait have been told the result.
+
 :func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
 each origin with somebody in its queue has a fetch that is queued, in flight or being
-told (flight.py), a step with a time, or a turn to leave (:attr:`Queue.has_turn`).
+told, a step with a time, or a turn to leave (:attr:`Queue.has_turn`).
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
 How long a request has waited is measured by its queue's own clock. That clock also
@@ -25,22 +34,24 @@ nobody's fault.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heappop, heappush
 from itertools import chain, filterfalse
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.origins.flight import Flight, Limits
+from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.policy import NO_REASON, Drop
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Expired, Status, Unknown, Unreachable
 from scrapy_rep.protocol import Origin
+from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.storages.base import Entry
 
 LATE_SECONDS = 0.5
 """Seconds from when a fetch was needed, after which its answer is late. Then only a few
@@ -59,9 +70,26 @@ SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a
 time: it is probably to a silent origin, and must not block the rest."""
 
+LANDING_SECONDS = 1.0
+"""Seconds that a fetch may take to fail once its time is over, or that an answer may
+take to be handled."""
+
 ROUNDING = 0.001
 """Seconds by which a step may be done early: sums of times may differ in their last
 digits."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long requests may wait and fetches may take, in seconds."""
+
+    grace: float
+    """How long a request waits for a first fetch, from when that began, before it
+    counts as held."""
+    max_wait: float
+    """How long a request is held before it is given up (``REP_HOLD_MAX_WAIT``)."""
+    fetch: float
+    """How long a fetch may take, from when it is sent, before it fails."""
 
 
 class Held(NamedTuple):
@@ -83,6 +111,152 @@ class Held(NamedTuple):
     """It has been held; otherwise it has only waited for a first answer."""
 
 
+class Owner(Protocol):
+    """What makes flights: :class:`scrapy_rep.origins.flights.Flights`."""
+
+    queues: dict[Origin, Queue]
+    """By origin: who waits for its flight."""
+
+    def clock(self) -> float:
+        """Return for how many seconds the crawl has run."""
+
+    def settle(self, queue: Queue) -> None:
+        """Set the alarm of *queue* anew, since something has changed."""
+
+    async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
+        """Wait for *flight*, see :meth:`Flight.wait`."""
+        ...
+
+
+class StillWaiting(Exception):
+    """The time to wait is over, and there is no answer yet."""
+
+
+class CrawlEnding(Exception):
+    """There will be no answer: the spider is closing."""
+
+
+class FetchAbandoned(Exception):
+    """Nobody waited for the fetch any more, and it was cancelled."""
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A fetch, from when it is needed until everybody who waits for it has been told.
+    Its times are seconds of the crawl's running time, unless something else is said."""
+
+    origin: Origin
+    request: Request
+    """The first request that needs the answer; if none does, one for the file
+    itself."""
+    owner: Owner | None = None
+    """None for a flight that nobody waits for (in tests)."""
+    again: bool = False
+    """Whether it is a retry: requests are held for the origin already. Retries give way
+    to first fetches."""
+    began_at: float = 0.0
+    """When it was needed first."""
+    took_off_at: float | None = None
+    """When it left our queue; None before."""
+    sent_at: float | None = None
+    """When it last left a queue that isn't ours (the downloader's, or that behind
+    another process); None before."""
+    has_place: bool = False
+    """It is in flight, and has one of the places that flights may have at a time."""
+    is_slow: bool = False
+    """It has been in flight for long (:data:`SLOW_SECONDS`), so another one may
+    have its place among the quick ones, which aren't slow."""
+    patience: int = 1
+    """How many times as long as others it may be in flight before it is slow."""
+    is_abandoned: bool = False
+    """We cancelled it."""
+    is_put_off: bool = False
+    """We cancelled it for others that needed its place: another flight to this origin
+    is queued instead."""
+    running: Deferred[Any] | None = None
+    """Its task; None while it is queued."""
+
+    # Set by the cache, which fetches (cache.py).
+    fetches: int = 0
+    """How often this process has requested the origin's robots.txt for this flight."""
+    asked_at: float | None = None
+    """When this process first requested robots.txt for it, in seconds since the
+    epoch."""
+    before: Entry | None = None
+    """What was known of the origin before that."""
+    answer: Answer | None = None
+    """The answer to this process; None if another process's answer came from the
+    storage."""
+    outcome: Outcome | None = None
+    """What the answer means, whoever got it."""
+
+    # Set by the flights when the answer is known.
+    answered_at: float = 0.0
+    """When the answer was known."""
+    state: OriginState | None = None
+    """What the answer has made known."""
+    callers: list[Deferred[OriginState]] = field(default_factory=list)
+    """While it is being told, those who wait for it in coroutines of their own. Before,
+    they are in the origin's queue (:attr:`Queue.callers`)."""
+    result: OriginState | Exception | None = None
+    """What those who wait are told; None until it has landed."""
+
+    def later(self) -> Flight:
+        """Return a flight that asks again in place of this one, which is put off. It
+        may be in flight twice as long before it is slow."""
+        return Flight(
+            self.origin,
+            self.request,
+            owner=self.owner,
+            again=self.again,
+            began_at=self.began_at,
+            patience=2 * self.patience,
+        )
+
+    def left_of(self, seconds: float) -> float:
+        """Return how many of the *seconds* since the flight began are left."""
+        now = self.owner.clock() if self.owner is not None else 0.0
+        return self.began_at + seconds - now
+
+    def queued(self, is_queued: bool) -> None:
+        """Note that it has entered a queue of the downloader or behind another process,
+        or has left it: that time doesn't count against those who wait."""
+        if self.owner is None:
+            return
+        queue = self.owner.queues.get(self.origin)
+        if queue is None or queue.fetch is not self:
+            return  # it was cancelled, or put off
+        now = self.owner.clock()
+        queue.run_clock(now, runs=not is_queued)
+        # On entering a queue, the alarm stays. If it rings too early, nothing is due,
+        # and it is set anew.
+        if not is_queued:
+            self.sent_at = now
+            self.owner.settle(queue)
+
+    async def wait(self, seconds: float | None = None) -> OriginState:
+        """Wait for the answer. Raises ``StillWaiting`` after *seconds*, ``CrawlEnding``
+        if the spider closes, or one of
+        :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
+        if isinstance(self.result, Exception):
+            raise self.result
+        if self.result is not None:
+            return self.result
+        assert self.owner is not None
+        return await self.owner.wait_for(self, seconds)
+
+
+def tell(
+    callers: Iterable[Deferred[OriginState]], result: OriginState | Exception
+) -> None:
+    """Let *callers* go on with *result*."""
+    for caller in list(callers):  # a copy, since each removes itself
+        if isinstance(result, Exception):
+            caller.errback(result)
+        else:
+            caller.callback(result)
+
+
 @dataclass(slots=True)
 class Tally:
     """How many requests are at the gate, in all queues. Those that are about to leave
@@ -97,20 +271,9 @@ class Tally:
     answers."""
 
 
-class _Counts(NamedTuple):
-    """What one queue adds to the fields of a :class:`Tally`."""
-
-    waiting: int = 0
-    held: int = 0
-    counted: int = 0
-
-
-_NO_COUNTS = _Counts()
-
-
 class Lateness(Enum):
     """How long the answer to a fetch has been awaited. While a first answer is late,
-    fewer of those who wait count (:meth:`Queue._counted`), so that the gate goes on.
+    fewer of those who wait count (:attr:`Queue.counted`), so that the gate goes on.
     Once it is very late, requests for which there is no room are turned away: those
     that wait (``Holding._hold_late``) and those that come (``Gate._is_full``)."""
 
@@ -144,10 +307,20 @@ class Queue:
     many are held already."""
     held: list[Held] = field(default_factory=list)
     """A heap of requests that are held."""
-    leaving_held: list[Held] = field(default_factory=list)
-    """A heap of requests that have been held and are about to leave."""
-    leaving_others: list[Held] = field(default_factory=list)
-    """A heap of requests that have only waited and are about to leave."""
+    leaving: list[Held] = field(default_factory=list)
+    """A heap of requests that are about to leave: the first is next."""
+    leaving_held: int = 0
+    """How many of :attr:`leaving` have been held; the others have only waited."""
+
+    # How many there are, kept up to date by :meth:`report`
+    count: int = 0
+    """How many requests have been held, including those that are about to leave."""
+    unheld: int = 0
+    """How many have never been held, including those that are about to leave."""
+    counted: int = 0
+    """How many count towards the limit of requests that may wait for first answers."""
+    has_requests: bool = False
+    """Whether requests from the scheduler are in it."""
 
     # About those that leave
     fails: bool = False
@@ -186,18 +359,16 @@ class Queue:
     logged_as: str = ""
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
-    _oldest: float = math.inf
-    """A lower bound: no request that waits or is held came before this. To keep it
-    exact would cost each request that leaves a search; :meth:`find_oldest` makes it
-    exact."""
-    _stopped_at: float | None = None
+    oldest_bound: float = math.inf
+    """A time of its clock before which no request came that waits or is held. At this
+    time or later the first of those came: to keep it exact would cost each request that
+    leaves a search; :meth:`find_oldest` makes it exact."""
+    stopped_at: float | None = None
     """When its clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
     """Seconds for which its clock stood still earlier."""
     _clock_before: float = 0.0
     """What its clock showed when the fetch took off."""
-    _reported: _Counts = _NO_COUNTS
-    """What :attr:`tally` has of this queue."""
 
     # Its fetch
 
@@ -205,22 +376,20 @@ class Queue:
         """Wait for *fetch*, which stands in our queue (flights.py) so far: that time
         doesn't count."""
         self.fetch = fetch
-        self.lateness = Lateness.NOT_LATE
-        self.stop_clock(now)
-        self.report()
+        self.run_clock(now, runs=False)
 
     def take_off(self, now: float) -> None:
         """Note that the fetch leaves our queue."""
         assert self.fetch is not None
         self.fetch.took_off_at = now
         self._clock_before = self.clock(now)
-        self.start_clock(now)
+        self.run_clock(now, runs=True)
 
     def put_off(self, later: Flight, now: float) -> None:
         """Wait for *later*, which stands in our queue, in place of a fetch that was
         broken off. The clock goes back to what it showed before that fetch took off."""
         self.fetch = later
-        self._stopped_at = now
+        self.stopped_at = now
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
@@ -228,9 +397,10 @@ class Queue:
         before."""
         if self.fetch is fetch:
             self.fetch = None
-            self.lateness = Lateness.NOT_LATE
-            self.start_clock(now)
-            self.report()
+            self.run_clock(now, runs=True)
+            if self.lateness is not Lateness.NOT_LATE:
+                self.lateness = Lateness.NOT_LATE
+                self.report()
 
     def remove_callers(self) -> list[Deferred[OriginState]]:
         """Remove and return the callers, who are going to be told."""
@@ -243,46 +413,23 @@ class Queue:
     def clock(self, now: float) -> float:
         """Return *now* in seconds of this queue's clock."""
         stopped_for = self._stopped_for
-        if self._stopped_at is not None:
-            stopped_for += now - self._stopped_at
+        if self.stopped_at is not None:
+            stopped_for += now - self.stopped_at
         return now - stopped_for
 
-    def stop_clock(self, now: float) -> None:
-        """From now on, let no time count; do nothing if the clock stands still
-        already."""
-        if self._stopped_at is None:
-            self._stopped_at = now
-
-    def start_clock(self, now: float) -> None:
-        """From now on, let time count again."""
-        if self._stopped_at is not None:
-            self._stopped_for += now - self._stopped_at
-            self._stopped_at = None
-
-    @property
-    def clock_runs(self) -> bool:
-        """Whether time counts now."""
-        return self._stopped_at is None
-
-    def when(self, clock_time: float, now: float) -> float:
-        """Return the moment at which this queue's clock, if it goes on, shows
-        *clock_time*."""
-        remaining = clock_time - self.clock(now)
-        return now + remaining
-
-    @property
-    def oldest_bound(self) -> float:
-        """A time of this queue's clock before which no request came that waits or is
-        held. At this time or later the first of those came; :meth:`find_oldest` tells
-        when."""
-        return self._oldest
+    def run_clock(self, now: float, *, runs: bool) -> None:
+        """From now on, let time count, or not."""
+        if self.stopped_at is not None:
+            self._stopped_for += now - self.stopped_at
+        self.stopped_at = None if runs else now
 
     def find_oldest(self) -> float:
         """Return when the first of those came that wait or are held; infinity if there
         is none."""
-        times = [held.since for held in chain(self.waiting, self.held)]
-        self._oldest = min(times, default=math.inf)
-        return self._oldest
+        self.oldest_bound = math.inf
+        for held in chain(self.waiting, self.held):
+            self.oldest_bound = min(self.oldest_bound, held.since)
+        return self.oldest_bound
 
     # How many there are
 
@@ -291,47 +438,25 @@ class Queue:
         """Whether nobody is in it."""
         return not (self.has_requests or self.callers)
 
-    @property
-    def has_requests(self) -> bool:
-        """Whether requests from the scheduler are in it."""
-        return bool(self.waiting or self.held or self.has_leaving)
-
-    @property
-    def has_leaving(self) -> bool:
-        """Whether requests in it are about to leave."""
-        return bool(self.leaving_held or self.leaving_others)
-
-    @property
-    def count(self) -> int:
-        """How many have been held, including those that are about to leave."""
-        return len(self.held) + len(self.leaving_held)
-
-    @property
-    def unheld(self) -> int:
-        """How many have never been held, including those that are about to leave."""
-        return len(self.waiting) + len(self.leaving_others)
-
-    def _counted(self) -> int:
-        """Return how many count towards the limit of requests that may wait for first
-        answers: only a few once the answer to a first fetch is late, so that such an
-        origin doesn't stop the others."""
-        if self.fetch is None or self.fetch.again:  # no first fetch
-            return self.unheld
-        if self.lateness is Lateness.NOT_LATE:
-            return self.unheld
-        if self.lateness is Lateness.LATE:
-            return min(LATE_COUNT, self.unheld + self.count)
-        return 0
-
     def report(self) -> None:
-        """Bring :attr:`tally` up to date. Whatever changes the queue's lengths ends
-        with this."""
-        before = self._reported
-        current = _Counts(self.unheld, self.count, self._counted())
-        self._reported = current
-        self.tally.waiting += current.waiting - before.waiting
-        self.tally.held += current.held - before.held
-        self.tally.counted += current.counted - before.counted
+        """Count its requests anew, here and in :attr:`tally`. Whatever changes the
+        queue's lengths, or how late its fetch is, ends with this."""
+        count = len(self.held) + self.leaving_held
+        unheld = len(self.waiting) + len(self.leaving) - self.leaving_held
+        counted = unheld
+        is_first_fetch = self.fetch is not None and not self.fetch.again
+        if is_first_fetch and self.lateness is Lateness.LATE:
+            # Only a few, so that such an origin doesn't stop the others.
+            counted = min(LATE_COUNT, unheld + count)
+        elif is_first_fetch and self.lateness is Lateness.VERY_LATE:
+            counted = 0
+        self.tally.waiting += unheld - self.unheld
+        self.tally.held += count - self.count
+        self.tally.counted += counted - self.counted
+        self.unheld = unheld
+        self.count = count
+        self.counted = counted
+        self.has_requests = unheld > 0 or count > 0
 
     def become_late(self, lateness: Lateness) -> None:
         """Note that the answer to the fetch is late, or very late."""
@@ -355,7 +480,7 @@ class Queue:
     def arrive(self, held: Held) -> None:
         """Let *held* wait."""
         self.waiting.append(held)
-        self._oldest = min(self._oldest, held.since)
+        self.oldest_bound = min(self.oldest_bound, held.since)
         self.report()
 
     def recover(self, requests: list[Held]) -> None:
@@ -397,14 +522,30 @@ class Queue:
             self.why = why
         else:
             self.released_at = self.clock(now)
-        if before == math.inf and not self.leaving_held:
-            # All leave, and they are a heap already: to build a heap of 100,000 again
-            # takes long.
-            self.leaving_held = self.held
+        if before < math.inf:
+            self._let_older_leave(before)
+            return
+        # All leave.
+        self.leaving_held += len(self.held)
+        if not self.leaving:
+            # They are a heap already: to build a heap of 100,000 again takes long.
+            self.leaving = self.held
             self.held = []
-        self.held = _move_older(self.held, self.leaving_held, before)
-        heapify(self.held)
-        self.waiting = _move_older(self.waiting, self.leaving_others, before)
+        for held in chain(self.held, self.waiting):
+            heappush(self.leaving, held)
+        self.held = []
+        self.waiting = []
+        self.without_room = 0
+        self.oldest_bound = math.inf
+        self.report()
+
+    def _let_older_leave(self, before: float) -> None:
+        """Let those leave that came until *before*, and the others stay."""
+        staying = _move_older(self.held, self.leaving, before)
+        self.leaving_held += len(self.held) - len(staying)
+        heapify(staying)
+        self.held = staying
+        self.waiting = _move_older(self.waiting, self.leaving, before)
         self._limit_without_room()
         self.find_oldest()
         self.report()
@@ -412,24 +553,23 @@ class Queue:
     def join_leaving(self, request: Held) -> None:
         """Let *request* stand among those that are about to leave, by its priority and
         number."""
-        heappush(self.leaving_others, request)
+        heappush(self.leaving, request)
         self.report()
 
     def recall(self, now: float) -> None:
         """Keep those that were about to leave. The time of those that had been released
         begins anew: an answer had come for them, so what follows is another wait."""
-        if not self.has_leaving:
+        if not self.leaving:
             return
-        recalled_held = self.leaving_held
-        recalled_others = self.leaving_others
-        self.leaving_held = []
-        self.leaving_others = []
+        recalled = self.leaving
+        self.leaving = []
+        self.leaving_held = 0
         if not self.fails:
             since = self.clock(now)
-            recalled_held = [held._replace(since=since) for held in recalled_held]
-            recalled_others = [held._replace(since=since) for held in recalled_others]
-        self.held += recalled_held
-        self.waiting += recalled_others
+            recalled = [held._replace(since=since) for held in recalled]
+        for held in recalled:
+            stays_in = self.held if held.was_held else self.waiting
+            stays_in.append(held)
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
@@ -455,32 +595,18 @@ class Queue:
         gone."""
         self.without_room = min(self.without_room, len(self.waiting))
 
-    def first_leaving(self) -> Held | None:
-        """Return the request that is next to leave; None if none is about to."""
-        heap = self._heap_of_first()
-        return heap[0] if heap else None
-
     def replace_first(self, held: Held) -> None:
         """Put *held*, which was read from disk, in the place of the request that is
         next to leave."""
-        self._heap_of_first()[0] = held
+        self.leaving[0] = held
 
     def pop_first(self) -> Held:
         """Remove and return the request that is next to leave."""
-        held = heappop(self._heap_of_first())
+        held = heappop(self.leaving)
+        if held.was_held:
+            self.leaving_held -= 1
         self.report()
         return held
-
-    def _heap_of_first(self) -> list[Held]:
-        """Return the heap that begins with the request that is next to leave; an empty
-        one if none is."""
-        if not self.leaving_others:
-            return self.leaving_held
-        if not self.leaving_held:
-            return self.leaving_others
-        # Lists are compared by their first items: requests, of which no two have the
-        # same number.
-        return min(self.leaving_held, self.leaving_others)
 
 
 def _move_older(requests: list[Held], heap: list[Held], before: float) -> list[Held]:
@@ -515,64 +641,52 @@ def steps(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
     """Return what has to be done for those in *queue*, and when. *status* is what is
-    known of the origin.
+    known of the origin; it matters between fetches only.
 
     Pure. Steps whose time has come are due; the first of the others is the queue's
     wake-up. With nobody waiting, and no fetch, there is no step: those that are leaving
     have a turn.
     """
-    fetch = queue.fetch
-    if fetch is not None:
-        due = _during_fetch(queue, fetch, now, limits)
-    else:
-        due = _between_fetches(status, queue, now, limits)
-    if queue.being_told:
-        # The answer is known, and listeners are being told. One of them (a handler of
-        # the signal `robots_resolved`, say) may take long, or never return.
-        answered_at = min(flight.answered_at for flight in queue.being_told)
-        due[Step.APPLY] = answered_at + limits.grace
-    return due
-
-
-def next_wakeup(
-    status: Status, queue: Queue, now: float, limits: Limits
-) -> float | None:
-    """Return when the next step is due; None if there is none."""
-    return min(steps(status, queue, now, limits).values(), default=None)
-
-
-def _during_fetch(
-    queue: Queue, fetch: Flight, now: float, limits: Limits
-) -> dict[Step, float]:
-    """Return the steps of an origin whose *fetch* is queued or in flight."""
     due: dict[Step, float] = {}
-    if fetch.took_off_at is not None and not fetch.is_slow:
+    fetch = queue.fetch
+    stays = bool(queue.waiting or queue.held)
+    if fetch is None and not queue.being_told and (stays or queue.callers):
+        return _between_fetches(status, queue, now, limits)
+
+    if fetch is not None and fetch.took_off_at is not None and not fetch.is_slow:
         seconds = fetch.patience * SLOW_SECONDS
         due[Step.FREE_PLACE] = fetch.took_off_at + seconds
-    stays = bool(queue.waiting or queue.held)
-    if stays and queue.lateness is Lateness.NOT_LATE:
-        due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
-    if stays and queue.lateness is not Lateness.VERY_LATE:
-        seconds = max(limits.grace, VERY_LATE_SECONDS)
-        due[Step.COUNT_VERY_LATE] = fetch.began_at + seconds
-    if len(queue.waiting) > queue.without_room:
-        due[Step.HOLD] = fetch.began_at + limits.grace
-    if stays and queue.clock_runs:
-        over_at = queue.when(queue.oldest_bound + limits.max_wait, now)
-        # Those who wait for a fetch are given up only after its timeout.
-        due[Step.TIME_IS_OVER] = max(over_at, fetch.patient_until(limits))
+    if fetch is not None and stays:
+        if queue.lateness is Lateness.NOT_LATE:
+            due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
+        if queue.lateness is not Lateness.VERY_LATE:
+            seconds = max(limits.grace, VERY_LATE_SECONDS)
+            due[Step.COUNT_VERY_LATE] = fetch.began_at + seconds
+        if len(queue.waiting) > queue.without_room:
+            due[Step.HOLD] = fetch.began_at + limits.grace
+        if queue.stopped_at is None:
+            seconds = queue.oldest_bound + limits.max_wait - queue.clock(now)
+            # Those who wait for a fetch are given up only after its timeout. If it
+            # fails in time, they fail with its reason, and not for want of an answer.
+            since = fetch.sent_at or fetch.took_off_at or fetch.began_at
+            fails_at = since + limits.fetch + LANDING_SECONDS
+            due[Step.TIME_IS_OVER] = max(now + seconds, fails_at)
+
+    if queue.being_told:
+        # The answer is known, and listeners are being told. One of them (a handler of
+        # the signal `robots_resolved`, say) may take long, or never return. The first
+        # in the list was answered first.
+        due[Step.APPLY] = queue.being_told[0].answered_at + limits.grace
     return due
 
 
 def _between_fetches(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return the steps of an origin without a fetch that is queued or in flight.
-    *status*: what is known of it decides whether those who wait may go on."""
+    """Return the steps of an origin for which somebody waits, without a fetch that is
+    queued, in flight or being told. *status*: what is known of it decides whether those
+    who wait may go on."""
     due: dict[Step, float] = {}
-    stays = bool(queue.waiting or queue.held)
-    if queue.being_told or not (stays or queue.callers):
-        return due  # the answer is being told, or nobody waits
     if isinstance(status, Unknown | Expired):
         due[Step.ASK] = now
     elif not isinstance(status, Unreachable):
@@ -581,7 +695,7 @@ def _between_fetches(
         due[Step.ASK] = status.retry_at
         if queue.waiting:  # a failure came, so they are held now
             due[Step.APPLY] = now
-        if stays:
-            over_at = queue.oldest_bound + limits.max_wait
-            due[Step.TIME_IS_OVER] = queue.when(over_at, now)
+        if queue.waiting or queue.held:
+            seconds = queue.oldest_bound + limits.max_wait - queue.clock(now)
+            due[Step.TIME_IS_OVER] = now + seconds
     return due

@@ -30,11 +30,10 @@ from scrapy_rep.engine.access import DownloadSlots, EngineAccess
 from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.answer import Answer, ProjectError
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import CrawlEnding, Flight, StillWaiting
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action
-from scrapy_rep.origins.queue import steps
+from scrapy_rep.origins.queue import CrawlEnding, Flight, StillWaiting, steps
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
@@ -293,7 +292,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert wakes_up or not due, "the alarm is not what the queue needs"
             if stays:
                 assert is_asked or wakes_up, queue
-            if queue.has_leaving:
+            if queue.leaving:
                 assert queue.has_turn or is_asked or wakes_up, queue
             assert not queue.is_empty or is_asked, "nobody needs it"
 
@@ -302,7 +301,17 @@ class QueueMachine(RuleBasedStateMachine):
         queues, tally = self.flights.queues.values(), self.flights.tally
         assert tally.held == sum(queue.count for queue in queues)
         assert tally.waiting == sum(queue.unheld for queue in queues)
-        assert tally.counted == sum(queue._counted() for queue in queues)
+        assert tally.counted == sum(queue.counted for queue in queues)
+        for queue in queues:
+            leaving_held = [held for held in queue.leaving if held.was_held]
+            assert queue.leaving_held == len(leaving_held)
+            count, unheld = queue.count, queue.unheld
+            assert count == len(queue.held) + len(leaving_held)
+            assert count + unheld == len([*queue.held, *queue.waiting, *queue.leaving])
+            assert queue.has_requests is bool(count or unheld)
+            queue.report()
+            assert (count, unheld) == (queue.count, queue.unheld)
+            assert tally.counted == sum(queue.counted for queue in queues)
 
     def end(self) -> None:
         """All origins answer: each request that came to the gate has left it, once."""

@@ -50,7 +50,7 @@ def queues_of(middleware: Any) -> Iterator[Standing]:
                 len(queue.callers),
                 len(queue.waiting),
                 len(queue.held),
-                len(queue.leaving_held) + len(queue.leaving_others),
+                len(queue.leaving),
                 is_asked=queue.fetch is not None or bool(queue.being_told),
                 has_wakeup=has_wakeup(flights, origin),
                 has_turn=queue.has_turn,
@@ -67,7 +67,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
         (flights, "_take_off"),
         (flights, "_came_down"),
         (flights, "_landed"),
-        (flights, "queued"),
+        (flights, "settle"),
         (flights, "abandon"),
     ]
 

@@ -15,10 +15,9 @@ from scrapy import FormRequest, Request
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
 from scrapy_rep.holding.hold import HeldRequests, Releases
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
-from scrapy_rep.origins.queue import Held, Queue, Tally
+from scrapy_rep.origins.queue import Flight, Held, Queue, Tally
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
@@ -53,7 +52,7 @@ def queue_with(*waiting: Held, holding: tuple[Held, ...] = ()) -> Queue:
 
 
 def leaving(queue: Queue) -> list[int]:
-    return [held.number for held in sorted(queue.leaving_held + queue.leaving_others)]
+    return [held.number for held in sorted(queue.leaving)]
 
 
 def staying(queue: Queue) -> list[int]:
@@ -93,8 +92,8 @@ def test_time_stands_still_while_robots_txt_is_in_a_queue() -> None:
     queue = queue_with(held(1, 0.0))
     queue.begin(Flight(queue.origin, Request(A)), 10.0)
     assert queue.clock(500.0) == 10.0
-    queue.start_clock(500.0)
-    assert (queue.clock(510.0), queue.when(30.0, 510.0)) == (20.0, 520.0)
+    queue.run_clock(500.0, runs=True)
+    assert (queue.clock(510.0), queue.clock(520.0)) == (20.0, 30.0)
 
 
 def test_the_tally_is_the_sum_of_all_queues() -> None:
@@ -133,7 +132,7 @@ def test_what_is_held_is_not_put_in_order_again(path: Path) -> None:
     queue.held = [hold.hold(A, held(n))._replace(number=Unordered(n)) for n in range(3)]
     assert list(table.take_unsaved(queue)) == []
     queue.let_leave(None, 1.0)
-    assert (len(queue.leaving_held), queue.held) == (3, [])
+    assert (len(queue.leaving), queue.held) == (3, [])
     hold.close()
 
 

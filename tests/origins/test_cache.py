@@ -19,7 +19,7 @@ from scrapy import signals as scrapy_signals
 from scrapy.exceptions import NotSupported
 
 from scrapy_rep.origins.cache import RobotsCache
-from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.settings import RepSettings

@@ -10,16 +10,17 @@ from typing import Any
 from scrapy import Request
 from twisted.internet.defer import Deferred
 
-from scrapy_rep.origins.flight import LANDING_SECONDS, Flight, Limits
 from scrapy_rep.origins.queue import (
+    LANDING_SECONDS,
     LATE_SECONDS,
     SLOW_SECONDS,
     VERY_LATE_SECONDS,
+    Flight,
     Lateness,
+    Limits,
     Queue,
     Step,
     Tally,
-    next_wakeup,
     steps,
 )
 from scrapy_rep.origins.status import (
@@ -82,13 +83,13 @@ def queue_with(
         queue.begin(flight, NOW - 3)
     if fetch not in ("none", "queued"):
         flight.took_off_at = NOW - 3
-        queue.start_clock(NOW - 3)
+        queue.run_clock(NOW - 3, runs=True)
     if fetch == "sent, slow":
         flight.sent_at = NOW - 3
         flight.is_slow = True
         queue.become_late(Lateness.VERY_LATE)
     if fetch == "in the downloader's queue":
-        queue.stop_clock(NOW)
+        queue.run_clock(NOW, runs=False)
     if being_told:
         told = Flight(queue.origin, Request("http://a.example"), answered_at=NOW - 0.1)
         queue.being_told.append(told)
@@ -114,13 +115,13 @@ def test_whoever_is_in_a_queue_has_something_to_wait_for() -> None:
 
 
 def assert_nobody_is_stuck(status: Status, queue: Queue) -> None:
-    wakeup = next_wakeup(status, queue, NOW, LIMITS)
+    wakeup = min(steps(status, queue, NOW, LIMITS).values(), default=None)
     stays = bool(queue.waiting or queue.held or queue.callers)
     if queue.being_told:
         assert wakeup is not None, "a listener may never return"
     elif queue.fetch is None and stays:
         assert wakeup is not None
-    elif queue.fetch is not None and queue.clock_runs:
+    elif queue.fetch is not None and queue.stopped_at is None:
         # A fetch that was sent ends within its own limit; a middleware of the project's may never return.
         # Requests don't wait much longer.
         if queue.waiting or queue.held:
@@ -128,7 +129,7 @@ def assert_nobody_is_stuck(status: Status, queue: Queue) -> None:
             assert wakeup <= NOW + LIMITS.fetch + LIMITS.max_wait + LANDING_SECONDS
     elif queue.fetch is None and not stays:
         assert wakeup is None
-        assert queue.has_turn == queue.has_leaving
+        assert queue.has_turn == bool(queue.leaving)
 
 
 def test_a_step_that_is_due_is_no_endless_loop() -> None:
@@ -216,6 +217,3 @@ def test_what_is_due_and_when() -> None:
         for name, queue, status, due in ROWS:
             with checking(name):
                 assert steps(status, queue, NOW, LIMITS) == due
-                assert next_wakeup(status, queue, NOW, LIMITS) == min(
-                    due.values(), default=None
-                )
