@@ -48,10 +48,10 @@ from scrapy_rep.origins.agents import (
     origin_of,
 )
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import CrawlEnding, StillWaiting
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Action, Drop
+from scrapy_rep.origins.queue import CrawlEnding, StillWaiting
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin

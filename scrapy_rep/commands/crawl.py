@@ -41,9 +41,9 @@ from scrapy_rep.origins.agents import (
 from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, Answer
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.fetcher import Plain, is_elsewhere, redirect_target
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Unrestricted
 from scrapy_rep.protocol import Origin

@@ -180,8 +180,10 @@ class HeldRequests:
         there is none, or if the request can't be read from disk. Then the engine has to
         ask again for the one after it: 100,000 that can't be read would take
         seconds."""
-        held = queue.first_leaving()
-        if held is None or held.request is not None or self.disk is None:
+        if not queue.leaving:
+            return None
+        held = queue.leaving[0]
+        if held.request is not None or self.disk is None:
             return held
         read = self.disk.read(held)
         if read is None:
@@ -196,7 +198,7 @@ class HeldRequests:
         """Return for how many seconds *held*, of *queue*, has waited or, if it is
         released, had waited until then."""
         until = queue.clock(self.now())
-        if queue.has_leaving and not queue.fails:
+        if queue.leaving and not queue.fails:
             until = queue.released_at
         return max(0.0, until - held.since)
 
@@ -207,7 +209,7 @@ class HeldRequests:
 
     def recall(self, queue: Queue) -> None:
         """Keep those of *queue* that were about to leave."""
-        if queue.has_leaving and not queue.fails:
+        if queue.leaving and not queue.fails:
             self._begin_anew(queue)
         queue.recall(self.now())
 
@@ -377,9 +379,9 @@ class Releases:
     def _may_next_leave(self, queue: Queue) -> bool:
         """Whether the next of *queue* may leave now. If it is on disk, it isn't read to
         find out: then it may."""
-        held = queue.first_leaving()
-        if held is None:
+        if not queue.leaving:
             return False
+        held = queue.leaving[0]
         if queue.fails or held.request is None:
             return True
         slots = self._engine.slots
@@ -440,7 +442,7 @@ class Releases:
         self._had_turn = []
         for queue in had_turn:
             queue.has_turn = False
-            if queue.has_leaving:
+            if queue.leaving:
                 self._give_turn(queue)
             else:
                 self._finished(queue)
@@ -496,9 +498,8 @@ class Releases:
         queue.has_turn = True
         self._last_turn += 1
         urgency = 0
-        first = queue.first_leaving()
-        if first is not None:
-            urgency = first.urgency
+        if queue.leaving:
+            urgency = queue.leaving[0].urgency
         turn = _Turn(urgency, self._last_turn, queue)
         heappush(self.turns, turn)
 

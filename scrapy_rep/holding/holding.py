@@ -147,9 +147,11 @@ class Holding(WaitingRoom):
         for origin, queue in self.held.queues.items():
             if not queue.count:
                 continue
-            requests = chain(queue.held, queue.leaving_held)
-            oldest = min(held.since for held in requests)
-            seconds = queue.clock(self.held.now()) - oldest
+            times = []
+            for held in chain(queue.held, queue.leaving):
+                if held.was_held:
+                    times.append(held.since)
+            seconds = queue.clock(self.held.now()) - min(times)
             state = self._table.get(origin)
             entry = None if state is None else state.entry
             fields = held_fields(
@@ -198,7 +200,7 @@ class Holding(WaitingRoom):
     def _wait_for_answer(self, queue: Queue, request: Request) -> None:
         """Let those in *queue* wait for the next answer: fetch robots.txt if no fetch
         is under way. *request* is one of those that wait."""
-        if not queue.has_leaving:
+        if not queue.leaving:
             queue.is_answered = False
         if queue.fetch is None:
             self._flights.to(queue.origin, request)
@@ -215,7 +217,7 @@ class Holding(WaitingRoom):
         If some of those were held, it overtakes them instead, and may leave at once.
         *waited*: see :meth:`keep`."""
         queue = self.held.queues.get(origin)
-        if queue is None or not queue.has_leaving or queue.fails:
+        if queue is None or not queue.leaving or queue.fails:
             return False
         queue.was_overtaken = True
         if queue.count:
@@ -356,7 +358,8 @@ class Holding(WaitingRoom):
             is_on_disk = self.held.disk is not None
             self.log.end(queue, kept=is_on_disk)
         self.held.forget(queue)
-        queue.forget_past()
+        if queue.fetch or queue.being_told or queue.callers:
+            queue.forget_past()  # otherwise the queue itself is forgotten
         self._flights.settle(queue)
 
     # Attempts, and the end of a request's time

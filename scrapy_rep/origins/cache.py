@@ -32,8 +32,8 @@ from scrapy_rep.origins.answer import (
 )
 from scrapy_rep.origins.choices import Choices, in_outage, is_own
 from scrapy_rep.origins.fetcher import Allowance, Fetcher
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import CANCELLED, is_ending_with_loop
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.status import (
     UNKNOWN,

@@ -13,8 +13,8 @@ from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.inspection.pace import too_slow
 from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState, OriginTable
 from scrapy_rep.origins.turns import Turns
 from scrapy_rep.protocol import Decision

@@ -12,9 +12,9 @@ from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flight import Flight, Limits
 from scrapy_rep.origins.flights import Flights, ResolutionListener
 from scrapy_rep.origins.policy import Policy
+from scrapy_rep.origins.queue import Flight, Limits
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin

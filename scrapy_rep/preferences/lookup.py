@@ -20,9 +20,9 @@ from scrapy_rep.middleware import RepMiddleware
 from scrapy_rep.origins.agents import origin_of, path_in
 from scrapy_rep.origins.cache import LARGE_BYTES, RobotsCache
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.origins import Origins, limits_of
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.pages import (
     chain_behind,

@@ -17,7 +17,7 @@ from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
 from scrapy_rep.origins.agents import Agents
 from scrapy_rep.origins.answer import Answer
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import Flight
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt

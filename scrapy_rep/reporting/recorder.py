@@ -29,10 +29,10 @@ from scrapy_rep.origins.answer import CONFIGURATION_ERRORS, DOWNLOAD_ERRORS, Ans
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import FetchAbandoned, Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
+from scrapy_rep.origins.queue import FetchAbandoned, Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale
 from scrapy_rep.protocol import Decision, Origin

@@ -25,9 +25,9 @@ from scrapy_rep.engine.timers import PeriodicTask, Slices, in_slices, pause
 from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import USUAL_URL, origin_of
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.flights import ResolutionListener
 from scrapy_rep.origins.origins import Origins
+from scrapy_rep.origins.queue import Flight
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.availability import Outcome

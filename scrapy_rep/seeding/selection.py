@@ -25,7 +25,7 @@ from scrapy_rep.engine.access import concurrency_of
 from scrapy_rep.engine.log import Limiter, get_logger
 from scrapy_rep.engine.timers import in_slices, pause
 from scrapy_rep.origins.context import CrawlContext
-from scrapy_rep.origins.flight import StillWaiting
+from scrapy_rep.origins.queue import StillWaiting
 from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.entries import Kind, SitemapEntry
 from scrapy_rep.protocol.freshness import latest
