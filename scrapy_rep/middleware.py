@@ -443,7 +443,7 @@ class RepMiddleware:
             error = self._forbid(request, state, path, decision, direct=is_direct)
             if error is not None:
                 raise error from None
-        elif is_recorded or isinstance(state.status.counts_as, Unrestricted):
+        elif is_recorded or isinstance(state.counts_as, Unrestricted):
             self.decisions.record(request, state.origin, "allowed", state, decision)
         else:
             state.allowed += 1

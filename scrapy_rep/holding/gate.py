@@ -207,7 +207,7 @@ class Gate:
             state = self._origins.cache.look_up(state_or_origin)
         if state is None:
             return None
-        return state, state.status.counts_as
+        return state, state.counts_as
 
     def _next_of_scheduler(self) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in

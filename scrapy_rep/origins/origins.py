@@ -176,7 +176,7 @@ class Origins:
         With *always*, return a decision even if it allows, and leave the fast path
         alone. *status*: what counts for this request, if not what is known now."""
         robots = state.robots
-        status = status or state.status.counts_as
+        status = status or state.counts_as
         if robots is None or isinstance(status, Unrestricted):
             if isinstance(status, Fresh) and status.forbids_all:
                 return Decision(False, None, None)

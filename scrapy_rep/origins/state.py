@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from scrapy_rep.origins.status import SAYS_NOTHING, UNKNOWN, Fresh, Status, expired
+from scrapy_rep.origins.status import (
+    SAYS_NOTHING,
+    UNKNOWN,
+    Expired,
+    Fresh,
+    Status,
+    expired,
+)
 from scrapy_rep.protocol import Origin, RobotsTxt
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
@@ -48,7 +55,10 @@ class OriginState:
     """About how many bytes it takes in memory, without what is parsed."""
     status: Status = UNKNOWN
     """What the robots.txt is good for now. It is replaced by :meth:`become` alone, as
-    are the two that follow from it."""
+    are the three that follow from it."""
+    counts_as: Status = UNKNOWN
+    """What it still counts as for requests that have passed the gate: what it was
+    before its time was over."""
     unreachable: bool = True
     """Whether nothing is known of what the origin allows."""
     forbids_all: bool = False
@@ -90,9 +100,11 @@ class OriginState:
         that takes the longer way sets them."""
         self.status = status
         self.rules = None
-        counts_as = status.counts_as
-        self.unreachable = isinstance(counts_as, SAYS_NOTHING)
-        self.forbids_all = isinstance(counts_as, Fresh) and counts_as.forbids_all
+        if isinstance(status, Expired):
+            status = status.was
+        self.counts_as = status
+        self.unreachable = isinstance(status, SAYS_NOTHING)
+        self.forbids_all = isinstance(status, Fresh) and status.forbids_all
 
 
 _StateListener = Callable[[OriginState], None]
@@ -116,14 +128,14 @@ class OriginTable:
         self._max_bytes = max_bytes
         self._max_parsed = min(_MAX_PARSED, max_origins)
         self._max_parsed_bytes = max_bytes // 2
-        self._parsed: dict[str, OriginState] = {}
-        """Parsed origins by name."""
+        self._parsed: dict[Origin, OriginState] = {}
+        """Parsed origins."""
         self._parsed_bytes = 0
         """The sum of their sizes."""
         self._packed: MemoryStorage | None = None
         """Packed origins; None until there is one."""
-        self._pinned: dict[str, OriginState] = {}
-        """Pinned origins by name."""
+        self._pinned: dict[Origin, OriginState] = {}
+        """Pinned origins."""
         self.by_prefix: dict[str, OriginState] = {}
         """Parsed origins by what their URLs begin with, up to the path's slash: for the
         fast path."""
@@ -137,19 +149,17 @@ class OriginTable:
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
-        name = str(origin)
-        state = self._parsed.get(name)
+        state = self._parsed.get(origin)
         if state is None:
-            state = self._pinned.get(name)
+            state = self._pinned.get(origin)
         if state is None and self._packed is not None:
-            state = self._unpack(self._packed, name, origin)
+            state = self._unpack(self._packed, origin)
         return state
 
-    def _unpack(
-        self, packed: MemoryStorage, name: str, origin: Origin
-    ) -> OriginState | None:
+    def _unpack(self, packed: MemoryStorage, origin: Origin) -> OriginState | None:
         """Move *origin* from the *packed* ones to the parsed ones; return None if it
         isn't packed."""
+        name = str(origin)
         with suppress(UnreadableEntry):  # a clock out of range, say
             entry = packed.load(name)
             if entry is not None:
@@ -176,7 +186,7 @@ class OriginTable:
             size += state.robots.size
         if size == state.size:
             return
-        if self._parsed.get(state.name) is not state:  # it is pinned, or was packed
+        if self._parsed.get(state.origin) is not state:  # it is pinned, or was packed
             return
         self._parsed_bytes += size - state.size
         state.size = size
@@ -213,7 +223,7 @@ class OriginTable:
         if prefix in state.prefixes:
             return
         has_room = len(state.prefixes) < _MAX_PREFIXES
-        if has_room and state.name in self._parsed:
+        if has_room and state.origin in self._parsed:
             state.prefixes += (prefix,)
             self.by_prefix[prefix] = state
 
@@ -225,16 +235,15 @@ class OriginTable:
         """Keep *origin* until :meth:`unpin`: requests wait for it."""
         state = self.get(origin)
         if state is not None:
-            self._parsed.pop(state.name, None)
+            self._parsed.pop(state.origin, None)
             # The size is 0 if the origin is pinned already.
             self._parsed_bytes -= state.size
             state.size = 0
-            self._pinned[state.name] = state
+            self._pinned[state.origin] = state
 
     def unpin(self, origin: Origin) -> None:
         """Let *origin* be packed again."""
-        name = str(origin)
-        state = self._pinned.pop(name, None)
+        state = self._pinned.pop(origin, None)
         if state is not None:
             self._keep(state)
 
@@ -242,14 +251,14 @@ class OriginTable:
         """Note that *state* is used now, and put it among the parsed ones, unless it is
         pinned."""
         state.used_at = self._clock()
-        if state.name not in self._pinned:
-            self._parsed[state.name] = state
+        if state.origin not in self._pinned:
+            self._parsed[state.origin] = state
             self.weigh(state)
         return state
 
     def _pack(self, state: OriginState) -> None:
         """Move a parsed origin to the packed ones."""
-        del self._parsed[state.name]
+        del self._parsed[state.origin]
         self._parsed_bytes -= state.size
         # Who still has a reference must not decide by the state any more: it gets no
         # more updates.

@@ -50,12 +50,7 @@ class Status:
     @property
     def says_nothing(self) -> bool:
         """Whether nothing is known of what the origin allows."""
-        return isinstance(self.counts_as, SAYS_NOTHING)
-
-    @property
-    def counts_as(self) -> Status:
-        """What it still counts as for requests that have passed the gate."""
-        return self
+        return isinstance(self, SAYS_NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +102,8 @@ class Expired(Status):
     """What it was before: that still counts for requests that have passed the gate."""
 
     @property
-    def counts_as(self) -> Status:
-        return self.was
+    def says_nothing(self) -> bool:
+        return self.was.says_nothing
 
 
 @dataclass(frozen=True, slots=True)

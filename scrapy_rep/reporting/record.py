@@ -107,7 +107,7 @@ def _reason_of(state: OriginState) -> str | None:
     """Return why something other than a current robots.txt decides about an origin's
     requests; None if that isn't so."""
     # If a status's time is over (Expired), it may still decide (origins/status.py).
-    status = state.status.counts_as
+    status = state.counts_as
     why = _REASONS.get(type(status))
     # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't
     # REP_UNREACHABLE_LIMIT that lifts them.

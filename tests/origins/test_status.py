@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scrapy_rep.origins import status as module
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import (
     TABLE,
     UNKNOWN,
@@ -28,6 +29,7 @@ from scrapy_rep.origins.status import (
     after,
     expired,
 )
+from scrapy_rep.protocol import Origin
 from tests.helpers.rows import every_row
 
 FRESH = Fresh(100.0, "REP_X", forbids_all=True)
@@ -108,6 +110,11 @@ def test_what_each_status_says() -> None:
         if isinstance(status, Unknown | Expired):
             assert over is status
         elif not isinstance(status, Misconfigured):
-            assert over.counts_as is status
+            assert isinstance(over, Expired)
+            assert over.was is status
+            state = OriginState(Origin("http", "a.example", 80))
+            state.become(over)
+            assert state.counts_as is status
+            assert state.unreachable is status.says_nothing
         # The fast path of the middleware compares times, and nothing else.
         assert over.until < 0
