@@ -343,7 +343,7 @@ class Flights:
             self._running += 1
             self._quick += 1
             flight.has_place = True
-            queue = self.queue_of(flight.origin)
+            queue = self.queues[flight.origin]
             queue.take_off(self.clock())
             # The flight gets a task of its own, which survives the request that began
             # it.
@@ -351,9 +351,8 @@ class Flights:
             # A task that is cancelled at once does not even begin, so _fly() can't free
             # its place.
             flight.running.addErrback(self._came_down, flight)
-            # Look the queue up anew: without asyncio, the fetch may have ended already,
-            # and its queue may be forgotten.
-            self.settle(self.queue_of(flight.origin))
+            # Without asyncio, the fetch may have ended already.
+            self.settle(queue)
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
@@ -412,10 +411,11 @@ class Flights:
         # The place is free before listeners are told: one may wait for another fetch,
         # even of this origin.
         self._free_place(flight)
+        now = self.clock()
         queue = self.queue_of(flight.origin)
-        queue.end_fetch(flight, self.clock())
+        queue.end_fetch(flight, now)
         flight.state = state
-        flight.answered_at = self.clock()
+        flight.answered_at = now
         # Those who have waited so far are told once listeners have been. Those who come
         # from now on (handlers of the signal `robots_resolved`, say) see the new
         # status, or wait for the next answer.
