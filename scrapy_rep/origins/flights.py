@@ -235,7 +235,8 @@ class Flights:
             del self.queues[origin]
             return
         status: Status = UNKNOWN
-        if not has_fetch:  # otherwise the status doesn't matter
+        stays = queue.waiting or queue.held or queue.callers
+        if stays and not has_fetch:  # otherwise the status doesn't matter
             status, _ = self._status_of(origin)
         now = self.clock()
         due = steps(status, queue, now, self.limits)
