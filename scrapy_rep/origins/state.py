@@ -164,18 +164,21 @@ class OriginTable:
             entry = packed.load(name)
             if entry is not None:
                 packed.drop(name)
-                state = OriginState(origin)
-                state.learn(entry)
-                return self._keep(state)
+                return self.put(origin, entry)
         return None
 
     def put(self, origin: Origin, entry: Entry) -> OriginState:
-        """Replace what is known of *origin* by *entry*. Return its state."""
+        """Replace what is known of *origin* by *entry*, which is used now. Return its
+        state."""
         state = self.get(origin)
         if state is None:
             state = OriginState(origin)
         state.learn(entry)
-        return self._keep(state)
+        state.used_at = self._clock()
+        if origin not in self._pinned:
+            self._parsed[origin] = state
+            self.weigh(state)
+        return state
 
     def weigh(self, state: OriginState) -> None:
         """Count the bytes of *state* again, since parsing adds some. Beyond the limits,
@@ -242,19 +245,12 @@ class OriginTable:
             self._pinned[state.origin] = state
 
     def unpin(self, origin: Origin) -> None:
-        """Let *origin* be packed again."""
+        """Let *origin*, which is used now, be packed again."""
         state = self._pinned.pop(origin, None)
         if state is not None:
-            self._keep(state)
-
-    def _keep(self, state: OriginState) -> OriginState:
-        """Note that *state* is used now, and put it among the parsed ones, unless it is
-        pinned."""
-        state.used_at = self._clock()
-        if state.origin not in self._pinned:
-            self._parsed[state.origin] = state
+            state.used_at = self._clock()
+            self._parsed[origin] = state
             self.weigh(state)
-        return state
 
     def _pack(self, state: OriginState) -> None:
         """Move a parsed origin to the packed ones."""
