@@ -164,8 +164,8 @@ class Flight:
     has_place: bool = False
     """It is in flight, and has one of the places that flights may have at a time."""
     is_slow: bool = False
-    """It has been in flight for long (:data:`SLOW_SECONDS`), so another one may
-    have its place among the quick ones, which aren't slow."""
+    """It has been in flight for long (:data:`SLOW_SECONDS`), so another one may have
+    its place among the quick ones, which aren't slow."""
     patience: int = 1
     """How many times as long as others it may be in flight before it is slow."""
     is_abandoned: bool = False
