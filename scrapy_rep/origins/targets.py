@@ -358,7 +358,9 @@ class _Getaddrinfo:
             name = host.decode("latin-1")
         allowed_infos = []
         for info in infos:
-            if _check_by_all(name, _address_in(info)):
+            address = _address_in(info)
+            # A host that is an address itself is nothing to check.
+            if address == name or _check_by_all(name, address):
                 allowed_infos.append(info)
         if infos and not allowed_infos:
             raise socket.gaierror(
