@@ -146,7 +146,7 @@ class RobotsCache:
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
-        state = self.look_up(origin)
+        _, state = self.status_of(origin)
         if state is None:
             return None
         now = self._clock()
@@ -158,16 +158,16 @@ class RobotsCache:
 
     def look_up(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
+        _, state = self.status_of(origin)
+        return state
+
+    def status_of(self, origin: Origin) -> tuple[Status, OriginState | None]:
+        """Return the status of *origin*, and what else is known of it."""
         state = self.table.get(origin)
         # A state that was packed (state.py) comes back with its entry, but without a
         # status.
         if state is not None and isinstance(state.status, Unknown):
             self._take(origin, state.entry, is_stored=True)
-        return state
-
-    def status_of(self, origin: Origin) -> tuple[Status, OriginState | None]:
-        """Return the status of *origin*, and what else is known of it."""
-        state = self.look_up(origin)
         misconfigured = self._misconfigured.get(origin)
         if misconfigured is not None:
             if self._clock() < misconfigured.until:

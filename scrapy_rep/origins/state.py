@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from scrapy_rep.origins.status import UNKNOWN, Fresh, Status, expired
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
@@ -69,7 +70,7 @@ class OriginState:
         """Replace what is known by *entry*. The status stays."""
         self.entry = entry
         self.robots = None
-        if entry.has_copy:
+        if entry.outcome is Outcome.RULES:
             self.robots = RobotsTxt(entry)
 
     @property
