@@ -210,9 +210,10 @@ class _Damage(NamedTuple):
 def _decoded_body(
     body: bytes, values: list[bytes], *, is_lost: bool, is_cut: bool
 ) -> tuple[bytes, _Damage | None]:
-    """Return *body*, decoded as headers of these *values* say, and what is wrong with
-    it, if anything is. *is_lost*: the transfer ended too early. *is_cut*: the end of
-    the body is missing, for this reason or because enough had arrived."""
+    """Return *body*, decoded, and what is wrong with it, if anything is. *values*:
+    those of its Content-Encoding headers. *is_lost*: the transfer ended too early.
+    *is_cut*: the end of the body is missing, for this reason or because enough had
+    arrived."""
     is_complete = True
     encodings: list[str] = []
     try:
@@ -231,8 +232,8 @@ def _decoded_body(
 
 
 def in_place_of(answer: Answer, before: Entry) -> Answer:
-    """Return what *answer*, a 304, means if *before* is what was known. It says, though
-    nobody asked, that an older copy is still good."""
+    """Return what *answer*, a 304, means if *before* is what was known. Though nobody
+    asked, a 304 says that an older copy is still good."""
     if not before.has_copy:
         return answer
     return replace(
