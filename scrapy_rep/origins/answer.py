@@ -166,7 +166,17 @@ def answer_of(
     status, headers = response.status, response.headers
     if status == 206 and not is_whole(header_text(headers, "Content-Range")):
         return _lost(url, hops, "only a part of the file was sent (HTTP 206)")
-    body, damage = _decoded_body(response, transfer)
+    # The fetcher moves the headers to *transfer*; other sources leave them in the
+    # response.
+    encodings = transfer.encodings or headers.getlist("Content-Encoding")
+    is_lost = "dataloss" in response.flags and not transfer.cut
+    body = response.body[:READ_BYTES]
+    damage = None
+    if encodings or is_lost:
+        is_cut = is_lost or transfer.cut
+        body, damage = _decoded_body(
+            response.body, encodings, is_lost=is_lost, is_cut=is_cut
+        )
     is_success = 200 <= status < 300
     if damage is not None and is_success:
         return _lost(url, hops, damage.problem)
@@ -198,24 +208,21 @@ class _Damage(NamedTuple):
 
 
 def _decoded_body(
-    response: Response, transfer: Transfer
+    body: bytes, values: list[bytes], *, is_lost: bool, is_cut: bool
 ) -> tuple[bytes, _Damage | None]:
-    """Return the body of *response*, decoded, and what is wrong with it, if anything
-    is."""
-    is_lost = "dataloss" in response.flags and not transfer.cut
-    body = response.body[:READ_BYTES]
+    """Return *body*, decoded, and what is wrong with it, if anything is. *values*:
+    those of its Content-Encoding headers. *is_lost*: the transfer ended too early.
+    *is_cut*: the end of the body is missing, for this reason or because enough had
+    arrived."""
     is_complete = True
     encodings: list[str] = []
-    # The fetcher moves the headers to *transfer*; other sources leave them in the
-    # response.
-    values = transfer.encodings or response.headers.getlist("Content-Encoding")
     try:
         if values:
             encodings = content_encodings(values)
-            cut = is_lost or transfer.cut
-            body, is_complete = undo(response.body, encodings, cut=cut)
+            body, is_complete = undo(body, encodings, cut=is_cut)
     except ResponseDataLossError as error:
         return b"", _Damage(str(error), "its body can't be decoded")
+    body = body[:READ_BYTES]
     if is_lost:
         return body, _Damage("the transfer ends too early", "its body ends too early")
     if not is_complete:
@@ -224,10 +231,10 @@ def _decoded_body(
     return body, None
 
 
-def in_place_of(answer: Answer, before: Entry | None) -> Answer:
-    """Return what *answer* means if *before* is what was known. A 304, for which nobody
-    asked, says that an older copy is still good."""
-    if answer.status != UNCHANGED or before is None or not before.has_copy:
+def in_place_of(answer: Answer, before: Entry) -> Answer:
+    """Return what *answer*, a 304, means if *before* is what was known. Though nobody
+    asked, a 304 says that an older copy is still good."""
+    if not before.has_copy:
         return answer
     return replace(
         answer,
@@ -370,6 +377,8 @@ def wall_sign(headers: Headers) -> str:
     name, a colon and a value (protocol/availability.py)."""
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
+        if name not in headers:
+            continue
         text = header_text(headers, name)
         if text is None:
             continue

@@ -51,7 +51,7 @@ from scrapy_rep.origins.status import (
     expired,
 )
 from scrapy_rep.protocol import Origin
-from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.protocol.availability import UNCHANGED, Outcome
 from scrapy_rep.protocol.freshness import (
     NO_CRAWL_SECONDS,
     backoff,
@@ -146,7 +146,7 @@ class RobotsCache:
 
     def get(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin* and usable now; None if a fetch is due."""
-        state = self.look_up(origin)
+        _, state = self.status_of(origin)
         if state is None:
             return None
         now = self._clock()
@@ -158,16 +158,16 @@ class RobotsCache:
 
     def look_up(self, origin: Origin) -> OriginState | None:
         """Return what is known of *origin*, usable or not."""
-        state = self.table.get(origin)
-        # A state that was packed (state.py) comes back with its entry, but without a
-        # status.
-        if state is not None and isinstance(state.status, Unknown):
-            self._judge(state, is_stored=True)
+        _, state = self.status_of(origin)
         return state
 
     def status_of(self, origin: Origin) -> tuple[Status, OriginState | None]:
         """Return the status of *origin*, and what else is known of it."""
-        state = self.look_up(origin)
+        state = self.table.get(origin)
+        # A state that was packed (state.py) comes back with its entry, but without a
+        # status.
+        if state is not None and isinstance(state.status, Unknown):
+            self._take(origin, state.entry, is_stored=True)
         misconfigured = self._misconfigured.get(origin)
         if misconfigured is not None:
             if self._clock() < misconfigured.until:
@@ -250,42 +250,36 @@ class RobotsCache:
                 flight.answer = own_answer
                 return self._learn(origin, own_answer)
             self._forget_own_answer(origin)
-        status, _ = self.status_of(origin)
-        if isinstance(status, Misconfigured):
-            raise ProjectError(status.reason)
-        if self._storage is None:
-            return await self._ask_server(flight)
-        state = await self._recall(flight, self._storage)
-        if state is not None:
-            return state
+        if origin in self._misconfigured:
+            status, _ = self.status_of(origin)
+            if isinstance(status, Misconfigured):
+                raise ProjectError(status.reason)
+        storage = self._storage
+        if storage is not None:
+            state = await self._recall(flight, storage)
+            if state is not None:
+                return state
         try:
-            state = await self._ask_server(flight)
-        except BaseException:
-            # Another process may fetch now. _recall() has claimed the fetch for this
-            # one.
-            self._storage.give_back(str(origin))
+            answer = await self._fetch(flight)
+            if answer.status == UNCHANGED and flight.before is not None:
+                answer = in_place_of(answer, flight.before)
+            if self.choices is not None:
+                answer = self.choices.applied_to(answer)
+            flight.answer = answer
+            state = self._learn(origin, answer)
+        except BaseException as error:
+            if storage is not None:
+                # Another process may fetch now. _recall() has claimed the fetch for
+                # this one.
+                storage.give_back(str(origin))
+            if isinstance(error, ProjectError):
+                # Only this kind is remembered: other errors may be due to what one
+                # request wants, a proxy, say.
+                self._note_misconfiguration(origin, error)
             raise
-        self._storage.publish(state.entry)
-        return state
-
-    async def _ask_server(self, flight: Flight) -> OriginState:
-        """Fetch the robots.txt of the flight's origin. Return what is known now."""
-        origin = flight.origin
-        try:
-            answer = in_place_of(await self._fetch(flight), flight.before)
-        except ProjectError as error:
-            # Only this kind is remembered: other errors may be due to what one request
-            # wants, a proxy, say.
-            self._note_misconfiguration(origin, error)
-            raise
-        if self.choices is not None:
-            refusal = self.choices.refusal(answer)
-            if refusal:
-                unreachable = Outcome.UNREACHABLE
-                answer = replace(answer, outcome=unreachable, setting=refusal)
-        flight.answer = answer
-        state = self._learn(origin, answer)
         self._misconfigured.pop(origin, None)
+        if storage is not None:
+            storage.publish(state.entry)
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
@@ -319,7 +313,7 @@ class RobotsCache:
             too."""
             if entry.updated_at <= known_at or not self._is_usable(entry):
                 return False
-            return not self._refuses(entry)
+            return self.choices is None or not self.choices.refusal(entry)
 
         seconds = _POLL_SECONDS
         while True:
@@ -344,44 +338,38 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt. If the connection to an origin that wasn't failing is lost,
-        fetch it once more."""
+        fetch it once more. That the project's own code cancelled the download is an
+        answer, too."""
+        origin = flight.origin
         settings = self._settings
         longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
-        state = self.table.get(flight.origin)
-        before = None if state is None else state.entry
-        flight.before = before
+        state = self.table.get(origin)
+        flight.before = None if state is None else state.entry
         flight.asked_at = self._clock()
-        flight.fetches = 1
-        answer = await self._fetch_once(flight, allowance)
-        # A proxy's failures say nothing about the origin.
-        has_worked = before is None or before.attempts <= before.proxy_attempts
-        error = answer.error
-        if error is None or not has_worked:
-            return answer
-        if not (is_lost_connection(error) or is_tls_failure(error)):
-            return answer
-        await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
-        if allowance.seconds <= 0:
-            return answer
-        flight.fetches += 1
-        return await self._fetch_once(flight, allowance)
-
-    async def _fetch_once(self, flight: Flight, allowance: Allowance) -> Answer:
-        """Fetch robots.txt. That the project's own code cancelled the download is an
-        answer, too."""
-        origin = flight.origin
-        try:
-            return await self._fetcher.fetch(
-                origin, flight.request, allowance, flight.queued
-            )
-        except CANCELLED as error:
-            if flight.is_abandoned or is_ending_with_loop(error):
-                raise
-            # A middleware or handler of the project's has awaited something that a
-            # timeout cancelled, say.
-            why = DownloadFailedError("the project's own code cancelled the download")
-            return Answer(Outcome.UNREACHABLE, origin.robots_url, 0, error=why)
+        flight.fetches = 0
+        while True:
+            flight.fetches += 1
+            try:
+                answer = await self._fetcher.fetch(
+                    origin, flight.request, allowance, flight.queued
+                )
+            except CANCELLED as error:
+                if flight.is_abandoned or is_ending_with_loop(error):
+                    raise
+                # A middleware or handler of the project's has awaited something that a
+                # timeout cancelled, say.
+                why = "the project's own code cancelled the download"
+                failure = DownloadFailedError(why)
+                url = origin.robots_url
+                answer = Answer(Outcome.UNREACHABLE, url, 0, error=failure)
+            if answer.error is None or flight.fetches > 1:
+                return answer
+            if not _is_tried_again(answer.error, flight.before):
+                return answer
+            await pause(min(_AT_ONCE_SECONDS, settings.retry_delay))
+            if allowance.is_used_up:
+                return answer
 
     def page_answered(self, origin: Origin) -> None:
         """Note that a page of *origin* answered. While its robots.txt doesn't answer,
@@ -395,25 +383,30 @@ class RobotsCache:
             return
         # abs(): the clock may have been set back.
         if abs(now - state.entry.page_answered_at) > _PAGE_SECONDS:
-            state.entry = replace(state.entry, page_answered_at=_in_range(now))
+            page_answered_at = min(max(now, 0.0), MAX_TIME)
+            state.entry = replace(state.entry, page_answered_at=page_answered_at)
             if self._storage is not None:
                 self._storage.publish(state.entry)
 
     def _learn(self, origin: Origin, answer: Answer) -> OriginState:
         """Make an entry of *answer*, and make that what is known of *origin*."""
-        now = _in_range(self._clock())
+        # The clock may be set to anything.
+        now = min(max(self._clock(), 0.0), MAX_TIME)
         if answer.outcome is Outcome.UNREACHABLE:
             state = self.table.get(origin)
             before = Entry(str(origin)) if state is None else state.entry
             return self._take(origin, self._after_failure(before, answer, now))
         settings = self._settings
-        lifetime = fresh_seconds(
-            header_text(answer.headers, "Cache-Control"),
-            header_text(answer.headers, "Age"),
-            default=settings.cache_ttl,
-            minimum=settings.cache_min_ttl,
-            maximum=settings.cache_max_ttl,
-        )
+        lifetime = settings.cache_ttl
+        headers = answer.headers
+        if headers is not None and "Cache-Control" in headers:
+            lifetime = fresh_seconds(
+                header_text(headers, "Cache-Control"),
+                header_text(headers, "Age"),
+                default=settings.cache_ttl,
+                minimum=settings.cache_min_ttl,
+                maximum=settings.cache_max_ttl,
+            )
         entry = Entry(
             str(origin),
             outcome=answer.outcome,
@@ -500,57 +493,51 @@ class RobotsCache:
     def _take(
         self, origin: Origin, entry: Entry, *, is_stored: bool = False
     ) -> OriginState:
-        """Make *entry* what is known of *origin*. *is_stored*: it comes from the
-        storage."""
-        if self._refuses(entry):
+        """Make *entry* what is known of *origin*, and its status what the entry says
+        now (REP.md sections 4 and 5). *is_stored*: the entry comes from the storage, or
+        was packed (state.py); otherwise it is the answer to a fetch of ours that has
+        just ended."""
+        choices = self.choices
+        if choices is not None and choices.refusal(entry):
+            # This project doesn't accept it, though another one may.
             entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
-        self._judge(state, is_stored=is_stored)
-        return state
-
-    def _refuses(self, entry: Entry) -> bool:
-        """Return whether this project doesn't accept *entry*, though another one
-        may."""
-        if self.choices is None:
-            return False
-        return self.choices.refusal(entry) != ""
-
-    def _judge(self, state: OriginState, *, is_stored: bool) -> None:
-        """Replace the status of *state* by what its entry says now. *is_stored*: the
-        entry is not the answer to a fetch of ours that has just ended."""
-        news = self._news(state.entry, state.origin)
+        now = self._clock()
+        until = usable_until(entry, now, self._settings)
+        setting = ""
+        forbids_all = False
+        if choices is not None:
+            setting = choices.setting_for(entry, origin, now)
+            forbids_all = choices.forbids_all(entry)
+        news: Answered | Failed | None = None
+        if entry.unreachable_since is not None:
+            means = in_outage(entry, now, self._settings)
+            # This is running time, worked out once: the clock may be set before the
+            # attempt is due.
+            retry_at = self._running() + max(0.0, until - now)
+            news = Failed(means, until, retry_at, setting)
+        elif entry.fetched_at is not None:
+            news = Answered(until, setting, forbids_all)
         event: Event = NotAccepted()
         if news is not None:
             event = Stored(news) if is_stored else news
         state.become(after(state.status, event))
+        return state
 
     def _is_usable(self, entry: Entry) -> bool:
         """Return whether *entry* decides now; otherwise a fetch is due."""
         now = self._clock()
         return now < usable_until(entry, now, self._settings)
 
-    def _news(self, entry: Entry, origin: Origin) -> Answered | Failed | None:
-        """Return what *entry* says of *origin*; None if that is nothing (REP.md
-        sections 4 and 5)."""
-        now = self._clock()
-        choices = self.choices
-        until = usable_until(entry, now, self._settings)
-        setting = "" if choices is None else choices.setting_for(entry, origin, now)
-        if entry.unreachable_since is not None:
-            means = in_outage(entry, now, self._settings)
-            # This is running time, worked out once: the clock may be set before the
-            # attempt is due.
-            retry_at = self._running() + max(0.0, until - now)
-            return Failed(means, until, retry_at, setting)
-        if entry.fetched_at is None:
-            return None
-        forbids_all = choices is not None and choices.forbids_all(entry)
-        return Answered(until, setting, forbids_all)
 
-
-def _in_range(moment: float) -> float:
-    """Return *moment* as an entry may have it: a clock may be set to anything."""
-    return min(max(moment, 0.0), MAX_TIME)
+def _is_tried_again(error: Exception, before: Entry | None) -> bool:
+    """Return whether robots.txt is fetched once more at once, since the connection was
+    lost (*error*) to an origin that wasn't failing. *before*: what was known of it."""
+    # A proxy's failures say nothing about the origin.
+    has_worked = before is None or before.attempts <= before.proxy_attempts
+    if not has_worked:
+        return False
+    return is_lost_connection(error) or is_tls_failure(error)
 
 
 def state_of(entry: Entry, now: float, settings: RepSettings) -> str:

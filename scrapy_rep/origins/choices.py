@@ -60,6 +60,14 @@ class Choices:
                 return replace(answer, url=origin.robots_url)
         return None
 
+    def applied_to(self, answer: Answer) -> Answer:
+        """Return *answer* as it counts for this project: one that it doesn't accept
+        counts as unreachable."""
+        refusal = self.refusal(answer)
+        if not refusal:
+            return answer
+        return replace(answer, outcome=Outcome.UNREACHABLE, setting=refusal)
+
     def refusal(self, answer: Answer | Entry) -> str:
         """Return why this project doesn't accept *answer*, which has just come, or is
         an entry that another project may have stored. Empty if the project accepts it,

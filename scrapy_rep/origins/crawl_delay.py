@@ -54,6 +54,8 @@ class CrawlDelay(ResolutionListener):
         self._max_delay = settings.max_delay
         """Seconds: origins that ask for more are not crawled. None: there is no such
         limit."""
+        self.may_refuse = self._max_delay is not None
+        """Whether :meth:`refusal` may return a decision: only then need it be asked."""
         self._agents = agents
         self._table = table
         self._reported = BoundedSet()

@@ -16,7 +16,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -27,7 +27,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
     StopDownload,
 )
-from scrapy.http import Response
+from scrapy.http import Headers, Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
@@ -132,69 +132,71 @@ class Allowance:
     """What is left for all of them together."""
 
     @property
-    def seconds(self) -> float:
-        """How long the next transfer may take. Rounded, since messages tell it."""
-        return round(min(self.each, self.in_all), 2)
+    def is_used_up(self) -> bool:
+        """Whether nothing is left for another transfer."""
+        return round(self.in_all, 2) <= 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Hop:
     """One URL on the way to an answer. It is in the meta of the request for that URL
     (``HOP_KEY``, engine/access.py), and downloads it. A middleware may send the request
     several times (ban detection, proxy rotation), and each try is a transfer of its
     own."""
 
-    def __init__(
-        self, allowance: Allowance, on_queue: OnQueue, is_elsewhere: bool
-    ) -> None:
-        """*is_elsewhere*: whether a redirect led away from the origin that was asked
-        first."""
-        self._allowance = allowance
-        self._on_queue = on_queue
-        self._is_elsewhere = is_elsewhere
-        self._running: Deferred[Response] | None = None
-        """The download in progress."""
-        self._is_over = False
-        self.transfer = Transfer()
-        """The last try's transfer."""
-        self.slot = ExitStack()
-        """While it is open, the downloader may have one request more
-        (``EngineAccess.extra_slot()``). It may be closed twice."""
+    url: str
+    origin: Origin
+    """The origin of the URL."""
+    allowance: Allowance
+    on_queue: OnQueue
+    """Tells those who wait whether the request stands in a queue of the downloader."""
+    is_elsewhere: bool = False
+    """Whether a redirect led away from the origin that was asked first."""
+    transfer: Transfer = field(default_factory=Transfer)
+    """The last try's transfer."""
+    running: Deferred[Response] | None = None
+    """The download in progress."""
+    is_over: bool = False
+    """Whether nobody waits for it any more."""
+    slot: ExitStack = field(default_factory=ExitStack)
+    """While it is open, the downloader may have one request more
+    (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
         """Forget who waited: log records and other people's lists keep requests, and so
         their meta. If the fetch was given up, free its connection at once. If its
         request still stands in the queue of a download slot, from which Scrapy takes
         nothing, see to it that it isn't sent when its turn comes."""
-        self._on_queue = _tell_nobody
-        self._is_over = True
-        if self._running is not None:
-            self._running.cancel()
-            self._running = None
-
-    def queued(self) -> None:
-        """Note that a request has entered a queue of the downloader."""
-        self._on_queue(True)
+        self.on_queue = _tell_nobody
+        self.is_over = True
+        if self.running is not None:
+            self.running.cancel()
+            self.running = None
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
-        self._on_queue(False)
-        if self._is_over:
+        self.on_queue(False)
+        if self.is_over:
             raise DownloadCancelledError("nobody waits for it any more")
-        seconds = self._allowance.seconds
+        # Rounded, since messages tell it.
+        seconds = round(min(self.allowance.each, self.allowance.in_all), 2)
         timeout = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
             raise timeout
         request.meta["download_timeout"] = seconds
-        make_plain(request, self._is_elsewhere)
+        for name in _NOT_PLAIN:
+            request.headers.pop(name, None)
+        if self.is_elsewhere:
+            remove_secrets(request.headers)
         began = time.monotonic()
         transfer = Transfer(request, began)
         self.transfer = transfer
         try:
-            self._running = deferred_from_coro(handler(request))
-            self._running.addErrback(_as_failure)
-            response = await within(seconds, self._running, timeout)
+            self.running = deferred_from_coro(handler(request))
+            self.running.addErrback(_as_failure)
+            response = await within(seconds, self.running, timeout)
         finally:
-            self._allowance.in_all -= time.monotonic() - began
+            self.allowance.in_all -= time.monotonic() - began
             # Close it now: otherwise the downloader would start a page in this place.
             self.slot.close()
         return keep_what_counts(response, transfer)
@@ -213,15 +215,9 @@ def _tell_nobody(is_queued: bool) -> None:
     """Do nothing: nobody needs to know about queues (any more)."""
 
 
-def make_plain(request: Request, is_elsewhere: bool) -> None:
-    """Remove the headers that a request for a file of ours must not have, whatever
-    added them. With *is_elsewhere*, also what may be a secret that another host must
-    not see."""
-    headers = request.headers
-    for name in _NOT_PLAIN:
-        headers.pop(name, None)
-    if not is_elsewhere:
-        return
+def remove_secrets(headers: Headers) -> None:
+    """Remove from *headers* what may be a secret that another host must not see,
+    whatever added it."""
     for name in list(headers):
         # Proxy-Authorization is for the proxy, which is the same for all hosts.
         if _SECRET.search(name) and name != b"Proxy-Authorization":
@@ -238,7 +234,10 @@ class Plain:
 
     def download(self, request: Request, handler: Download) -> Awaitable[Response]:
         """Download *request* by *handler*."""
-        make_plain(request, self.is_elsewhere)
+        for name in _NOT_PLAIN:
+            request.headers.pop(name, None)
+        if self.is_elsewhere:
+            remove_secrets(request.headers)
         return handler(request)
 
 
@@ -307,69 +306,62 @@ class Fetcher:
         address to use. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
         transfer."""
         allowance = allowance or Allowance(self._context.settings.download_timeout)
-        url = origin.robots_url
-        hops = 0
-        visited = {url}
+        hop = Hop(origin.robots_url, origin, allowance, on_queue)
+        visited: list[str] = []
         while True:
-            url_origin = Origin.from_url(url)
-            elsewhere = is_elsewhere(url_origin, origin)
-            hop = Hop(allowance, on_queue, elsewhere)
-            response = await self._ask(url, hops, page_request, hop)
-            if isinstance(response, Answer):
-                return response
-            # A redirect. One that can't be followed means that there is no robots.txt.
-            target = redirect_target(url, response)
-            if target is None:
-                note = "a redirect without a usable Location"
-                return _missing(url, hops, response, note)
-            if target in visited:
-                return _missing(url, hops, response, "redirects in a loop")
-            if hops == MAX_HOPS:
-                note = f"more than {MAX_HOPS} redirects"
-                return _missing(url, hops, response, note)
+            url = hop.url
+            hops = len(visited)
+            visited.append(url)
+            try:
+                response = await self._get(hop, page_request)
+            except CancelledError:
+                raise
+            except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
+                error = self._failure(raised, url, hops)
+                return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+            lowest, highest = STATUSES
+            if not lowest <= response.status <= highest:
+                error = InvalidStatus("the HTTP status is not a number from 100 to 999")
+                return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+            if response.status not in REDIRECTS:
+                soft_404 = self._context.settings.soft_404
+                return answer_of(response, hop.transfer, url, hops, soft_404=soft_404)
+            target = await self._target_of(response, hop, visited)
+            if isinstance(target, Answer):
+                return target
             target_origin = Origin.from_url(target)
-            if await self.targets.refuses(target_origin, url_origin):
-                why = "the address is private; see REP_PRIVATE_HOSTS"
-                return Answer(
-                    Outcome.UNREACHABLE,
-                    url,
-                    hops,
-                    response.status,
-                    response.headers,
-                    error=self._refused(target, why),
-                )
-            visited.add(target)
-            url = target
-            hops += 1
+            elsewhere = is_elsewhere(target_origin, origin)
+            hop = Hop(target, target_origin, allowance, on_queue, elsewhere)
 
-    async def _ask(
-        self, url: str, hops: int, page_request: Request, hop: Hop
-    ) -> Answer | Response:
-        """Request *url*. Return the answer, or the response if it redirects. *hops*:
-        how many redirects led there."""
-        self._running += 1
-        self._listener.listen(True)
-        try:
-            with hop.slot as slot:
-                slot.enter_context(self._extra_slot())
-                response = await self._get(url, hop, page_request)
-        except CancelledError:
-            raise
-        except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
-            error = self._failure(raised, url, hops)
-            return Answer(Outcome.UNREACHABLE, url, hops, error=error)
-        finally:
-            hop.end()
-            self._running -= 1
-            self._listener.listen(self._running > 0)
-        lowest, highest = STATUSES
-        if not lowest <= response.status <= highest:
-            error = InvalidStatus("the HTTP status is not a number from 100 to 999")
-            return Answer(Outcome.UNREACHABLE, url, hops, error=error)
-        if response.status in REDIRECTS:
-            return response
-        soft_404 = self._context.settings.soft_404
-        return answer_of(response, hop.transfer, url, hops, soft_404=soft_404)
+    async def _target_of(
+        self, response: Response, hop: Hop, visited: list[str]
+    ) -> str | Answer:
+        """Return where *response*, a redirect of *hop*, leads, or what it means if it
+        isn't followed. *visited*: the URLs that were requested so far."""
+        url = hop.url
+        hops = len(visited) - 1
+        # A redirect that can't be followed means that there is no robots.txt.
+        target = redirect_target(url, response)
+        if target is None:
+            note = "a redirect without a usable Location"
+            return _missing(url, hops, response, note)
+        if target in visited:
+            return _missing(url, hops, response, "redirects in a loop")
+        if hops == MAX_HOPS:
+            note = f"more than {MAX_HOPS} redirects"
+            return _missing(url, hops, response, note)
+        target_origin = Origin.from_url(target)
+        if await self.targets.refuses(target_origin, hop.origin):
+            why = "the address is private; see REP_PRIVATE_HOSTS"
+            return Answer(
+                Outcome.UNREACHABLE,
+                url,
+                hops,
+                response.status,
+                response.headers,
+                error=self._refused(target, why),
+            )
+        return target
 
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
         """Return what a failed request says about the origin. If the fault is the
@@ -390,43 +382,54 @@ class Fetcher:
             f"not following the redirect to {target[:_MAX_TARGET]} ({why})"
         )
 
-    async def _get(self, url: str, hop: Hop, page_request: Request) -> Response:
-        """Request *url*, and make sure that the response comes from the origin of
-        *url*, not from a proxy or the project."""
-        request = self._request_for(url, hop, page_request)
+    async def _get(self, hop: Hop, page_request: Request) -> Response:
+        """Request the URL of *hop*, and make sure that the response comes from its
+        origin, not from a proxy or the project."""
+        request = self._request_for(hop, page_request)
         engine = self._context.crawler.engine
         assert engine is not None
+        self._running += 1
+        self._listener.listen(True)
         try:
-            if self._engine.hand_over():
-                # Scrapy's downloader calls `hop.download()` when the request leaves its
-                # queue.
-                response = await engine.download_async(request)
-            else:
-                # A project's own downloader can't: its queue counts, too.
-                response = await hop.download(request, engine.download_async)
+            with hop.slot as slot:
+                slot.enter_context(self._extra_slot())
+                if self._engine.hand_over():
+                    # Scrapy's downloader calls `hop.download()` when the request leaves
+                    # its queue.
+                    response = await engine.download_async(request)
+                else:
+                    # A project's own downloader can't: its queue counts, too.
+                    response = await hop.download(request, engine.download_async)
         except Exception as error:
             if _proxy_of(hop, request):
                 proxy_error = blamed_on_proxy(error)
                 if proxy_error is not None:
                     raise proxy_error from error
             raise
+        finally:
+            hop.end()
+            self._running -= 1
+            self._listener.listen(self._running > 0)
         if "download_stopped" in response.flags and not hop.transfer.cut:
             raise ProjectError(STOPPED)  # it wasn't us who stopped it
-        self.targets.check_answer(request, response)
-        _check_for_proxy(response, _proxy_of(hop, request))
+        # A host that is an address itself has no other one.
+        if str(response.ip_address) != hop.origin.host:
+            self.targets.check_answer(request, response)
+        if response.status in _PROXY_STATUSES:
+            _check_for_proxy(response, _proxy_of(hop, request))
         if self._accepts_cut and "dataloss" in response.flags:
             hop.transfer.cut = True
         return response
 
-    def _request_for(self, url: str, hop: Hop, page_request: Request) -> Request:
-        """Return the request for *url*. Of *page_request*, only the crawler's name and
-        what routes it are taken over: its other meta keys (a slot, a browser) are for
-        pages."""
+    def _request_for(self, hop: Hop, page_request: Request) -> Request:
+        """Return the request for the URL of *hop*. Of *page_request*, only the
+        crawler's name and what routes it are taken over: its other meta keys (a slot, a
+        browser) are for pages."""
         meta = {**_META, HOP_KEY: hop}
         slots = self._engine.slots
         if slots.slowed:
             # A robots.txt doesn't wait for the crawl delay of pages.
-            meta |= slots.beside(url, "robots.txt", if_slowed=True)
+            meta |= slots.beside(hop.url, "robots.txt", if_slowed=True)
         for key in ("proxy", "bindaddress"):
             if key in page_request.meta:
                 meta[key] = page_request.meta[key]
@@ -439,7 +442,7 @@ class Fetcher:
             if page_request.headers.get(name):
                 headers[name] = page_request.headers[name]
         return Request(
-            url,
+            hop.url,
             callback=NO_CALLBACK,
             priority=PRIORITY,
             dont_filter=True,
@@ -453,7 +456,7 @@ class Fetcher:
         # With a project's own downloader, nothing is noted: it doesn't tell when a
         # request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hand_over():
-            hop.queued()
+            hop.on_queue(True)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         """Stop the transfer of *request*, if it is ours, once enough has arrived."""
@@ -488,12 +491,10 @@ def _proxy_of(hop: Hop, request: Request) -> Any:
 
 
 def _check_for_proxy(response: Response, proxy: Any) -> None:
-    """Raise :class:`ProxyError` if *response* is a proxy's own answer. *proxy*: the one
-    that was used, as far as the request knows; a transparent one may be on the way,
-    too."""
+    """Raise :class:`ProxyError` if *response*, whose status is one of
+    :data:`_PROXY_STATUSES`, is a proxy's own answer. *proxy*: the one that was used, as
+    far as the request knows; a transparent one may be on the way, too."""
     status = response.status
-    if status not in _PROXY_STATUSES:
-        return
     is_marked = any(name in response.headers for name in _PROXY_HEADERS)
     if status == 407:
         if is_marked or proxy:

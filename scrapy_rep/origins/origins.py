@@ -6,7 +6,7 @@ from scrapy import Request
 
 from scrapy_rep.engine.access import Chain
 from scrapy_rep.engine.log import Isolation
-from scrapy_rep.origins.agents import USUAL_URL, Agents, origin_of, path_in
+from scrapy_rep.origins.agents import AGENT_KEY, USUAL_URL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
@@ -19,7 +19,7 @@ from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
-from scrapy_rep.protocol.matching import NO_RULES, Rules, allows, comparable
+from scrapy_rep.protocol.matching import NO_RULES, allows, comparable
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.client import open_storage
 
@@ -88,7 +88,10 @@ class Origins:
         if flight.answer is not None:
             body = flight.answer.body
             flight.outcome = flight.answer.outcome
-        chain = self.agents.chain_of(request)
+        chain = self.agents.usual
+        if chain is None or request.headers or AGENT_KEY in request.meta:
+            # Only such a request may name an agent of its own.
+            chain = self.agents.chain_of(request)
         if flight.outcome is Outcome.RULES:
             # Read them now, while the answer's body is at hand. Listeners and requests
             # find the rules read.
@@ -96,24 +99,20 @@ class Origins:
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None or chain is not self.agents.usual:
             return state
-        if self._is_plain(state, chain):
-            state.rules = self._rules_of(state, chain)
-            prefix = usual_url[1] + "/"
-            self.table.add_prefix(state, prefix)
-        return state
-
-    def _is_plain(self, state: OriginState, chain: Chain) -> bool:
-        """Return whether rules alone decide about requests with the product tokens
-        *chain*: then the middleware's fast path may (:attr:`OriginState.rules`)."""
-        if not isinstance(state.status, Fresh) or state.status.setting:
-            return False
-        return self.crawl_delay.refusal(state, chain) is None
-
-    def _rules_of(self, state: OriginState, chain: Chain) -> Rules:
+        # Where rules alone decide, the middleware's fast path may.
+        status = state.status
+        if not isinstance(status, Fresh) or status.setting:
+            return state
+        delay = self.crawl_delay
+        if delay.may_refuse and delay.refusal(state, chain) is not None:
+            return state
         if state.robots is None:
-            return NO_RULES
-        _, rules = state.robots.rules(chain, self._obey_global)
-        return rules
+            state.rules = NO_RULES
+        else:
+            _, state.rules = state.robots.rules(chain, self._obey_global)
+        prefix = usual_url[1] + "/"
+        self.table.add_prefix(state, prefix)
+        return state
 
     async def _tell(self, flight: Flight, result: OriginState | Exception) -> None:
         """Notify the listeners of the *result* of a flight, before requests that wait

@@ -18,6 +18,7 @@ from scrapy_rep.origins.status import (
     expired,
 )
 from scrapy_rep.protocol import Origin, RobotsTxt
+from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
@@ -84,7 +85,7 @@ class OriginState:
         self.entry = entry
         self.name = entry.origin
         self.robots = None
-        if entry.has_copy:
+        if entry.outcome is Outcome.RULES:
             self.robots = RobotsTxt(entry)
         self.unparsed_bytes = _OVERHEAD_BYTES + len(entry.packed) + len(entry.url)
         if entry.error is not None:

@@ -251,37 +251,29 @@ class Targets:
         for address in addresses:
             # Our resolver has recorded them already, unless it couldn't be installed
             # (_update_resolvers()).
-            self._record(host, address)
+            hosts = self._private if is_private_address(address) else self._public
+            hosts.add(host)
         return addresses
 
     def check_address(self, host: str, address: str) -> bool:
         """Record that *host* has resolved to *address*. Return whether to connect to
-        it; log it if not. Is called whenever a name is resolved."""
-        self._record(host, address)
-        if not self._is_forbidden(host, address):
+        it: not if a public host has named *host*, and *address* is private, which is
+        logged. Is called whenever a name is resolved."""
+        if host == address:
+            return True
+        name = host.rstrip(".")
+        is_private = is_private_address(address)
+        hosts = self._private if is_private else self._public
+        hosts.add(name)
+        if not is_private or name not in self._watched:
             return True
         self._log.log(
             "Not connecting to %(host)s at %(address)s: another host's redirect or sitemap leads "
             "there, and the address is private. To allow that, set REP_PRIVATE_HOSTS.",
-            {"host": host.rstrip("."), "address": address},
+            {"host": name, "address": address},
             self._crawler.spider,
         )
         return False
-
-    def _record(self, host: str, address: str) -> None:
-        """Remember that *host*, unless it is an address itself, has resolved to
-        *address*."""
-        if host == address:
-            return
-        hosts = self._private if is_private_address(address) else self._public
-        hosts.add(host.rstrip("."))
-
-    def _is_forbidden(self, host: str, address: str) -> bool:
-        """Return whether *address* is a private one of a *host* that a public host has
-        named."""
-        if host == address or host.rstrip(".") not in self._watched:
-            return False
-        return bool(is_private_address(address))
 
     def check_answer(self, request: Request, response: Response) -> None:
         """Check the address that *response* came from, since a download handler may
@@ -317,10 +309,11 @@ _watchers: WeakSet[Targets] = WeakSet()
 def _check_by_all(host: str, address: str) -> bool:
     """Return whether all watchers let *address* of *host* be connected to. Each is
     asked, even after a no, since each records the address."""
-    verdicts = [
-        targets.check_address(host.lower(), address) for targets in list(_watchers)
-    ]
-    return all(verdicts)
+    is_allowed = True
+    for targets in list(_watchers):
+        if not targets.check_address(host.lower(), address):
+            is_allowed = False
+    return is_allowed
 
 
 @implementer(IHostnameResolver)
@@ -335,7 +328,9 @@ class _Resolver:
         self, resolutionReceiver: Any, hostName: str, *args: Any, **kwargs: Any
     ) -> IHostResolution:
         def resolved(address: IAddress) -> None:
-            if _check_by_all(hostName, _text_of(address)):
+            text = str(getattr(address, "host", ""))
+            # A host that is an address itself is nothing to check.
+            if text == hostName or _check_by_all(hostName, text):
                 resolutionReceiver.addressResolved(address)
 
         receiver = SimpleNamespace(
@@ -347,10 +342,6 @@ class _Resolver:
             receiver, hostName, *args, **kwargs
         )
         return resolution
-
-
-def _text_of(address: IAddress) -> str:
-    return str(getattr(address, "host", ""))
 
 
 class _Getaddrinfo:
@@ -367,7 +358,9 @@ class _Getaddrinfo:
             name = host.decode("latin-1")
         allowed_infos = []
         for info in infos:
-            if _check_by_all(name, _address_in(info)):
+            address = _address_in(info)
+            # A host that is an address itself is nothing to check.
+            if address == name or _check_by_all(name, address):
                 allowed_infos.append(info)
         if infos and not allowed_infos:
             raise socket.gaierror(
@@ -428,7 +421,7 @@ async def _look_up_with_reactor(host: str) -> Sequence[str]:
     done: Deferred[None] = Deferred()
 
     def resolved(address: IAddress) -> None:
-        addresses.append(_text_of(address))
+        addresses.append(str(getattr(address, "host", "")))
 
     def completed() -> None:
         done.callback(None)

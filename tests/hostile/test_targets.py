@@ -31,6 +31,7 @@ from tests.helpers.crawling import (
     crawl,
     run_settings,
 )
+from tests.helpers.handlers import WrappedHandler
 from tests.helpers.log import lines
 from tests.helpers.robots_command import robots_crawls
 from tests.helpers.servers import Connection, Hit, Site, Sites
@@ -201,6 +202,41 @@ async def test_where_an_answer_came_from(looked_up: dict[str, list[str]]) -> Non
     targets.check_answer(
         request.replace(meta={"proxy": "http://127.0.0.1:3128"}), inside
     )
+
+
+class OwnResolver(WrappedHandler):
+    """Looks names up in its own way, and finds moved.test inside."""
+
+    async def download_request(self, request: Request) -> Response:
+        response = await super().download_request(request)
+        if "moved.test" in request.url:
+            response = response.replace(ip_address=ip_address("10.0.0.1"))
+        return response
+
+
+async def test_no_robots_txt_counts_that_came_from_inside(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_private = targets_module.is_private_address
+    monkeypatch.setattr(
+        targets_module,
+        "is_private_address",
+        lambda text: False if text.startswith("127.") else is_private(text),
+    )
+    shop, moved = sites.add(name="shop.test"), sites.add(RULES, name="moved.test")
+    shop.set("/robots.txt", redirect(moved.url("/robots.txt")))
+    settings = {
+        "DOWNLOAD_HANDLERS": {"http": OwnResolver},
+        "REP_RETRY_DELAY": 0.05,
+        "REP_HOLD_MAX_WAIT": 0.5,
+    }
+    result = await crawl(shop.url("/private"), settings)
+    error = result.failure(shop.url("/private"))
+    assert isinstance(error, RobotsUnreachable)
+    assert "moved.test answered from a private address" in str(error)
+    assert lines(result, "Not connecting to moved.test at 10.0.0.1")
+    result = await crawl(shop.url("/private"), {**settings, "REP_PRIVATE_HOSTS": True})
+    assert result.disallowed(shop.url("/private"))
 
 
 HTTP = {"http_proxy": "http://proxy.example:3128"}

@@ -71,6 +71,20 @@ async def test_look_ups_ask_as_well(sites: Sites) -> None:
     assert await look_up("shop.test") == [site.host]
 
 
+@pytest.mark.loop
+async def test_only_names_are_asked_about(sites: Sites) -> None:
+    """The address of a host that is an address itself can't change. A name that only begins like
+    one is asked about."""
+    site = sites.add(name="127.0.0.1.test")
+    watcher = Watcher(lets=False)
+    watcher.watch()
+    assert await look_up("127.0.0.1") == ["127.0.0.1"]
+    assert watcher.asked == set()
+    assert await look_up("127.0.0.1.test") == []
+    assert watcher.asked == {("127.0.0.1.test", site.host)}
+    watcher.unwatch()
+
+
 async def test_who_takes_our_place_or_is_gone_does_not_turn_others_off(
     sites: Sites,
 ) -> None:
