@@ -487,8 +487,10 @@ class Flights:
             return  # they went on before, when a listener took too long
         queue.being_told.remove(flight)
         assert flight.state is not None
-        with self._isolated("holding of requests"):
+        try:
             self._room.answered(queue, flight.state)
+        except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+            self._isolated.contain("holding of requests", bug)
         flight.land(flight.callers, flight.state)
         self.settle(queue)
 
