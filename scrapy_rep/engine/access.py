@@ -468,6 +468,8 @@ class Following:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._trails: list[Trail] = []
+        self.keys: set[str] = set()
+        """The meta keys of the trails. A request with none of them isn't followed."""
         self._watchers: list[Callable[[Request], None]] = []
 
     def trail(
@@ -494,6 +496,7 @@ class Following:
             in_memory=in_memory,
         )
         self._trails.append(trail)
+        self.keys.add(key)
         return trail
 
     def watch(self, watcher: Callable[[Request], None]) -> None:
