@@ -124,7 +124,7 @@ class Flights:
         self._tell = tell
         self._status_of = status_of
         self._isolated = Isolation(crawler)
-        """Logs a bug within its block in place of raising it (engine/log.py)."""
+        """Logs a bug in place of raising it (engine/log.py)."""
         self.clock = clock
         self.limits = limits
         self.tally = Tally()

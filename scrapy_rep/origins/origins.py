@@ -71,7 +71,7 @@ class Origins:
         """Notified of answers, one after the other. RepMiddleware (middleware.py) says
         why in this order."""
         self._isolated = Isolation(context.crawler)
-        """Logs a bug within its block in place of raising it (engine/log.py)."""
+        """Logs a bug in place of raising it (engine/log.py)."""
 
     def notify(self, *listeners: ResolutionListener) -> None:
         """From now on, notify *listeners*, too, of answers: in this order, after those
