@@ -55,7 +55,7 @@ from scrapy_rep.origins.queue import CrawlEnding, StillWaiting
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
-from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.matching import ALLOW, SHORTEST, allows, comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals
@@ -198,12 +198,16 @@ class RepMiddleware:
             path = url[slash:]
             if "#" in path:
                 path = path[: path.index("#")]
+            compared = path
+            if "%" in path or not path.isascii():
+                compared = comparable(path)
             # The key stands for the rule that decides (protocol/matching.py).
-            key = rules.find(comparable(path))
+            key = rules.find(compared)
             state.used_at = now
             self._count("rep/cache/hit")
             is_from_gate = self._gate.note_arrival(request)
-            if allows(key) or path == ROBOTS_PATH:
+            # allows(key), without the call: this runs for each request.
+            if key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH:
                 state.allowed += 1
                 return None
             decision = self.origins.decision(state, key)

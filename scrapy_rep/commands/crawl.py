@@ -436,13 +436,12 @@ class Lookup(ResolutionListener):
         :func:`follow`."""
         engine = self.context.crawler.engine
         assert engine is not None  # it runs while there is a Lookup
-        # The object under HOP_KEY downloads the request (EngineAccess.hand_over in
+        # The object under HOP_KEY downloads the request (Downloads in
         # engine/access.py). Plain removes the headers that the project's middlewares
         # add for pages.
         hop = request.meta.get(HOP_KEY, Plain())
         meta = {"dont_redirect": True, HOP_KEY: hop, **meta}
         request = request.replace(callback=NO_CALLBACK, meta=meta)
-        self.context.engine.hand_over()
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)

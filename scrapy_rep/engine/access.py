@@ -50,7 +50,7 @@ SLOT_KEY = "download_slot"
 
 HOP_KEY = "_rep_hop"
 """The meta key of the object that downloads a request for a file of ours (robots.txt,
-say), see :meth:`EngineAccess.hand_over`."""
+say), see :class:`Downloads`."""
 
 # The clock by which Scrapy sets Slot.lastseen; time.time in older Scrapy.
 _clock = time.time
@@ -358,7 +358,7 @@ class Trail:
         number of an earlier run."""
         self._carriers: dict[int, int] = {}
         """By number: how many requests carry it."""
-        self._in_progress: dict[Request, int] = {}
+        self.in_progress: dict[Request, int] = {}
         """The numbers of the requests that the engine has taken from the scheduler."""
 
     @property
@@ -417,20 +417,15 @@ class Trail:
         number = self.number_of(request)
         if number is None:
             return
-        if number in self._in_progress.values():
+        if number in self.in_progress.values():
             # This is a copy that somebody downloads directly, so it was not scheduled,
             # and hasn't been counted.
             self._carriers[number] += 1
-        self._in_progress[request] = number
-
-    def answered(self, request: Request) -> None:
-        """Remove the number from the meta of *request*: its callback gets a response
-        now, and may copy the meta."""
-        request.meta.pop(self.key, None)
+        self.in_progress[request] = number
 
     def ended(self, request: Request) -> None:
         """Note that the output of the callback or errback of *request* was handled."""
-        number = self._in_progress.pop(request, None)
+        number = self.in_progress.pop(request, None)
         if number is not None:
             self.let_go(number)
 
@@ -462,7 +457,8 @@ class _InProgress(set[Request]):
     def remove(self, request: Request) -> None:
         super().remove(request)
         for trail in self._trails:
-            trail.ended(request)
+            if request in trail.in_progress:  # few are
+                trail.ended(request)
 
 
 class Following:
@@ -472,6 +468,8 @@ class Following:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._trails: list[Trail] = []
+        self.keys: set[str] = set()
+        """The meta keys of the trails. A request with none of them isn't followed."""
         self._watchers: list[Callable[[Request], None]] = []
 
     def trail(
@@ -498,6 +496,7 @@ class Following:
             in_memory=in_memory,
         )
         self._trails.append(trail)
+        self.keys.add(key)
         return trail
 
     def watch(self, watcher: Callable[[Request], None]) -> None:
@@ -520,8 +519,13 @@ class Following:
 
         def enqueue_request(request: Request) -> Any:
             result = enqueue(request)
-            if result is not False:  # some schedulers return nothing
-                self._tell_scheduled(request)
+            if result is False:  # refused; some schedulers return nothing
+                return result
+            for trail in self._trails:
+                if trail.key in request.meta:
+                    trail.scheduled(request)
+            for watcher in self._watchers:
+                watcher(request)
             return result
 
         # A scheduler with __slots__ lets no method be replaced. Then the crawl counts
@@ -529,19 +533,12 @@ class Following:
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 
-    def _tell_scheduled(self, request: Request) -> None:
-        """Tell trails and watchers that the scheduler has taken *request*."""
-        for trail in self._trails:
-            if trail.key in request.meta:
-                trail.scheduled(request)
-        for watcher in self._watchers:
-            watcher(request)
-
     def stored(self, request: Request) -> None:
         """Note that a file has *request* from now on, so no trail need follow it any
         longer."""
         for trail in self._trails:
-            trail.stored(request)
+            if trail.key in request.meta:
+                trail.stored(request)
 
     def is_kept(self, request: Request) -> bool:
         """Whether a file will still have *request* after the crawl, so that nobody need
@@ -562,8 +559,10 @@ class Following:
         return False
 
     def _response_received(self, request: Request) -> None:
+        """Remove the numbers from the meta of *request*: its callback gets a response
+        now, and may copy the meta."""
         for trail in self._trails:
-            trail.answered(request)
+            request.meta.pop(trail.key, None)
 
 
 class Scheduling:
@@ -591,14 +590,13 @@ class EngineAccess:
     """What the package needs of a crawl's engine beyond its documented methods."""
 
     def __init__(self, crawler: Crawler) -> None:
-        self._crawler: Any = crawler
+        self._crawler: Any = crawler  # it gets its engine later
         self.slots = DownloadSlots(crawler)
         self.following = Following(crawler)
-
-    @property
-    def _engine(self) -> Any:
-        """The crawl's engine, which the crawler gets after this object was made."""
-        return self._crawler.engine
+        self.hands_over = False
+        """Whether what a request has in its meta under :data:`HOP_KEY` downloads it,
+        see :meth:`_hand_over`."""
+        when_opened(crawler, self._hand_over)
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
@@ -606,7 +604,7 @@ class EngineAccess:
         page: `download_async` and requests that wait in a middleware count against
         CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
         requests at a time."""
-        downloader = self._engine.downloader
+        downloader = self._crawler.engine.downloader
         # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises
         # it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
@@ -619,18 +617,18 @@ class EngineAccess:
         finally:
             downloader.total_concurrency -= 1
 
-    def hand_over(self) -> bool:
+    def _hand_over(self) -> None:
         """From now on, let what a request has in its meta under :data:`HOP_KEY`
         download it: call that object's ``download(request, handler)`` when the request
-        leaves its slot's queue. Return False if that can't be: a project's own
-        downloader may have no such handlers."""
-        handlers = getattr(self._engine.downloader, "handlers", None)
+        leaves its slot's queue. That can't be with a project's own downloader that has
+        no such handlers."""
+        handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
-            return False
+            return
+        self.hands_over = True
         if not isinstance(download, Downloads):
             handlers.download_request_async = Downloads(download)
-        return True
 
     def has_listeners(self, signal: object) -> bool:
         """Whether anything is connected to *signal*. If not, callers needn't send it:
@@ -642,7 +640,7 @@ class EngineAccess:
     def before_closing(self, stage: Stage, step: Action) -> None:
         """Await *step* once before the spider closes, in the order of
         :class:`Stage`."""
-        closing = Closing.of(self._engine)
+        closing = Closing.of(self._crawler.engine)
         closing.add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
@@ -671,7 +669,7 @@ class EngineAccess:
 
         copied = copy(request)
         copied.errback = return_output
-        scraper = self._engine.scraper
+        scraper = self._crawler.engine.scraper
         done: Deferred[None] = scraper.enqueue_scrape(failure, copied)
         return done
 
@@ -698,7 +696,7 @@ class EngineAccess:
 
         Scrapy has no documented list of downloader middlewares. Their methods are in
         ``methods`` of the downloader's ``middleware``."""
-        manager = getattr(self._engine.downloader, "middleware", None)
+        manager = getattr(self._crawler.engine.downloader, "middleware", None)
         methods = getattr(manager, "methods", None)
         if methods is None:
             return "the downloader isn't Scrapy's"
@@ -723,7 +721,7 @@ class EngineAccess:
 
     def scheduling(self) -> Scheduling:
         """Note from now on which request the engine is about to schedule."""
-        return Scheduling(self._engine)
+        return Scheduling(self._crawler.engine)
 
     @staticmethod
     def drop_body(response: Response) -> None:
@@ -742,12 +740,12 @@ class EngineAccess:
     @property
     def paused(self) -> bool:
         """Whether the engine is paused."""
-        return bool(self._engine.paused)
+        return bool(self._crawler.engine.paused)
 
     @property
     def scheduler(self) -> Any:
         """The project's scheduler."""
-        engine = self._engine
+        engine = self._crawler.engine
         if hasattr(engine, "scheduler"):  # public since Scrapy 2.19
             return engine.scheduler
         return engine._slot.scheduler
@@ -772,7 +770,7 @@ class EngineAccess:
         if the spider's ``start()`` calls it, to wait until there is room for its next
         request (in Scrapy's documentation, "Delaying start request iteration"). If the
         engine itself were told to back out, the event loop would get no turn."""
-        engine = self._engine
+        engine = self._crawler.engine
         needs_backout = engine.needs_backout
 
         def needs_backout_or_is_full() -> bool:
@@ -788,7 +786,7 @@ class EngineAccess:
     def wake(self) -> None:
         """Make the engine look for requests to download. (``crawl()`` does so by
         ``_slot.nextcall``, too.)"""
-        slot = self._engine._slot
+        slot = self._crawler.engine._slot
         if slot is not None:  # None without a crawl
             slot.nextcall.schedule()
 
@@ -800,11 +798,11 @@ class EngineAccess:
         scheduler = self.scheduler
         disk_queues = getattr(scheduler, "dqs", None)
         if disk_queues is None:
-            self._engine.crawl(request)
+            self._crawler.engine.crawl(request)
             return
         scheduler.dqs = None
         try:
-            self._engine.crawl(request)
+            self._crawler.engine.crawl(request)
         finally:
             scheduler.dqs = disk_queues
 
@@ -844,21 +842,20 @@ class Listener:
         on the loop's next turn: while a signal is being sent, handlers of other people
         would miss it."""
         self._is_wanted = wanted
-        if wanted:
-            self._update()
-        elif self._is_connected:
-            call_later(0, self._update)
+        if not self._is_connected and wanted:
+            self._is_connected = True
+            for signal, handler in self._handlers.items():
+                self._signals.connect(handler, signal)
+        elif self._is_connected and not wanted:
+            call_later(0, self._disconnect)
 
-    def _update(self) -> None:
-        """Connect or disconnect the handlers, whichever was asked for last."""
-        if self._is_connected == self._is_wanted:
+    def _disconnect(self) -> None:
+        """Disconnect the handlers, unless they are wanted again."""
+        if self._is_wanted or not self._is_connected:
             return
-        self._is_connected = self._is_wanted
-        connect_or_disconnect = self._signals.disconnect
-        if self._is_wanted:
-            connect_or_disconnect = self._signals.connect
+        self._is_connected = False
         for signal, handler in self._handlers.items():
-            connect_or_disconnect(handler, signal)
+            self._signals.disconnect(handler, signal)
 
 
 class _SlotSettings(NamedTuple):
@@ -1014,9 +1011,11 @@ class DownloadSlots:
     ) -> list[Request]:
         """Return those of *on_their_way*, requests that the engine has taken for the
         slot of *request*, which are under way but have not got to the slot so far."""
-        if not on_their_way:
-            return []
-        slot = self._slot_of(request)
+        slots = self._slots
+        slot = None
+        if slots is not None:
+            key = self._downloader.get_slot_key(request)
+            slot = slots.get(key)
         in_slot = slot.active if slot is not None else ()
         downloading = self._downloader.active
         not_there = []
@@ -1030,9 +1029,12 @@ class DownloadSlots:
         *on_their_way*: other requests for that slot, which may not have got there so
         far; they count, too. A slot that a crawl delay slows may have as many as
         others, although it sends one at a time."""
-        if self._slots is None:
+        # This runs for each request that has waited, so it uses no properties.
+        downloader = self._crawler.engine.downloader
+        slots = getattr(downloader, "slots", None)
+        if slots is None:
             return False
-        slot = self._slot_of(request)
+        slot = slots.get(downloader.get_slot_key(request))
         most = self._usual_concurrency
         active_count = 0
         if slot is not None:
@@ -1041,14 +1043,6 @@ class DownloadSlots:
         if most <= 0:
             return False  # a wrong setting: what Scrapy does with it is Scrapy's affair
         return active_count + len(on_their_way) >= most
-
-    def _slot_of(self, request: Request) -> Any:
-        """Return the slot of *request*; None if there is none so far."""
-        slots = self._slots
-        if slots is None:
-            return None
-        key = self._downloader.get_slot_key(request)
-        return slots.get(key)
 
     def agents_of(self, key: str, origin: str) -> list[Chain]:
         """Return the agents whose crawl delays for *origin* the slot *key* keeps."""

@@ -277,41 +277,33 @@ class Isolation:
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._parts: dict[str, _Contained] = {}
+        self._logged: set[str] = set()
+        """The parts that have failed before."""
 
-    def __call__(self, part: str) -> _Contained:
-        """Return a context manager for code of *part*, which is named in the log."""
-        contained = self._parts.get(part)
-        if contained is None:
-            contained = _Contained(self._crawler, part)
-            self._parts[part] = contained
-        return contained
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """In this context, contain the exceptions of *part*, which is named in the
+        log."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (whatever a bug raises)
+            self.contain(part, error)
 
+    def contain(self, part: str, error: Exception) -> None:
+        """Log *error*, which *part* has raised, if it is the first one. To be called in
+        an ``except``: what runs for each request has no time for a context.
 
-class _Contained:
-    """The context manager for one part. (A generator would cost each refused request
-    some microseconds more than this class.)"""
-
-    def __init__(self, crawler: Crawler, part: str) -> None:
-        self._crawler = crawler
-        self._part = part
-        self._is_logged = False
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, error_type: object, error: BaseException | None, trace: object
-    ) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, CancelledError):
-            return False  # it is raised
-        if not self._is_logged:
-            self._is_logged = True
-            logger.error(
-                "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
-                "the %(part)s are not logged.",
-                {"part": self._part},
-                exc_info=error,
-                extra={"spider": self._crawler.spider},
-            )
-        return True  # it has been dealt with
+        :raises CancelledError: if that is what *error* is
+        """
+        if isinstance(error, CancelledError):
+            raise error
+        if part in self._logged:
+            return
+        self._logged.add(part)
+        logger.error(
+            "Bug in scrapy-rep: the %(part)s failed. The crawl goes on; further failures of "
+            "the %(part)s are not logged.",
+            {"part": part},
+            exc_info=error,
+            extra={"spider": self._crawler.spider},
+        )

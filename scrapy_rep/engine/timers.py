@@ -71,8 +71,10 @@ class Alarm:
         if len(self._heap) > 2 * len(self._times) + _MOST_OUTDATED:
             self._heap = [(when, key) for key, when in self._times.items()]
             heapq.heapify(self._heap)
-        if self._heap[0] == (when, key):
-            self._arm(seconds)
+        if self._heap[0] == (when, key) and not self._is_stopped:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = call_later(max(0.0, seconds), self._ring)
 
     def forget(self, key: object) -> None:
         """Make *key* due no more."""
@@ -84,19 +86,13 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _arm(self, seconds: float) -> None:
-        """Set the timer to ring in some *seconds*."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self._is_stopped:
-            self._timer = call_later(max(0.0, seconds), self._ring)
-
     def _ring(self) -> None:
         """Call back for keys that are due, but not for too many at a time. Set the
         timer for the others."""
         if self._crawler.engine.paused:
-            self._arm(_PAUSE_CHECK_SECONDS)
+            self._timer = call_later(_PAUSE_CHECK_SECONDS, self._ring)
             return
+        self._timer = None
         now = time.monotonic()
         for _ in range(_CALLBACKS_AT_A_TURN):
             if self._is_stopped or not self._heap:
@@ -105,23 +101,22 @@ class Alarm:
             if when > now:
                 break
             heapq.heappop(self._heap)
-            is_outdated = self._times.get(key) != when
-            if not is_outdated:
-                self._call_back(key)
-        if self._heap:
-            first_time, _ = self._heap[0]
-            self._arm(first_time - time.monotonic())
-
-    def _call_back(self, key: Any) -> None:
-        """Call back for *key*. If that fails, *key* is due again in a while: it must
-        not wait for ever."""
-        del self._times[key]
-        has_failed = True
-        with self._isolated("processing of held requests"):
-            self._on_due(key)
-            has_failed = False
-        if has_failed:
-            self.set(key, _RETRY_SECONDS)
+            if self._times.get(key) != when:
+                continue  # it is outdated
+            del self._times[key]
+            try:
+                self._on_due(key)
+            except Exception as error:  # noqa: BLE001 (whatever a bug raises)
+                self._isolated.contain("processing of held requests", error)
+                # It must not wait for ever.
+                self.set(key, _RETRY_SECONDS)
+        if self._is_stopped or not self._heap:
+            return
+        if self._timer is not None:  # a callback has set a key
+            self._timer.cancel()
+        first_time, _ = self._heap[0]
+        seconds = max(0.0, first_time - time.monotonic())
+        self._timer = call_later(seconds, self._ring)
 
 
 class PeriodicTask:
@@ -135,16 +130,14 @@ class PeriodicTask:
 
     async def begin(self) -> None:
         """Call the function now, and every second from now on."""
-        await self.now()
-        if not self._has_ended:
-            self._timer = call_later(_PERIOD_SECONDS, self._begin_again)
+        await self.now(again=True)
 
-    def _begin_again(self) -> None:
-        deferred_from_coro(self.begin())
+    def _call_again(self) -> None:
+        deferred_from_coro(self.now(again=True))
 
-    async def now(self, *, last: bool = False) -> None:
-        """Call the function at once, unless its last call was made; with *last*, this
-        is the last one."""
+    async def now(self, *, again: bool = False, last: bool = False) -> None:
+        """Call the function at once, unless its last call was made. With *again*, call
+        it every second from then on; with *last*, no more."""
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._has_ended:
@@ -152,6 +145,8 @@ class PeriodicTask:
                 await self._task()
         finally:
             self._lock.release()
+        if again and not self._has_ended:
+            self._timer = call_later(_PERIOD_SECONDS, self._call_again)
         if last and self._timer is not None:
             self._timer.cancel()
 

@@ -196,7 +196,8 @@ class DiskHold:
         """Write *held*, a request to *origin*, to the file, with *state* (:data:`HELD`
         or :data:`GIVEN_UP`). Return what stays in memory: its place in the order only,
         or all of *held* if the request can't be serialised or another file has it."""
-        if self._following.stays_in_memory(held.request):
+        is_followed = not self._following.keys.isdisjoint(held.request.meta)
+        if is_followed and self._following.stays_in_memory(held.request):
             return held
         try:
             data = dumps(held.request, self._spider)
@@ -211,7 +212,8 @@ class DiskHold:
             "held",
             (row, origin, since, state, data, priority, fingerprint),
         )
-        self._following.stored(held.request)
+        if is_followed:
+            self._following.stored(held.request)
         return Held(held.urgency, held.number, held.since, row=row, was_held=True)
 
     def _warn_once(self, request: Request, error: Exception) -> None:

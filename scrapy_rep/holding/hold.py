@@ -467,7 +467,8 @@ class Releases:
             return None
         slots = self._engine.slots
         request = held.request
-        queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
+        if queue.on_their_way:
+            queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
         has_room = not slots.is_full(request, queue.on_their_way)
         if not (has_room or queue.was_overtaken):
             return None

@@ -185,9 +185,11 @@ def answer_of(
         note = f"{damage.note}, which changes nothing"
     elif status == UNCHANGED:
         note = "nobody asked whether the file has changed"
-    # Retry-After says that the error is a passing one, whatever its page says.
-    soft_404 = soft_404 and "Retry-After" not in headers
-    outcome = outcome_of(status, body, soft_404=soft_404)
+    outcome = Outcome.RULES
+    if not is_success:
+        # Retry-After says that the error is a passing one, whatever its page says.
+        soft_404 = soft_404 and "Retry-After" not in headers
+        outcome = outcome_of(status, body, soft_404=soft_404)
     wall = wall_sign(headers)
     return Answer(outcome, url, hops, status, headers, body, note=note, wall=wall)
 

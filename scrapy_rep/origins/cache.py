@@ -59,7 +59,7 @@ from scrapy_rep.protocol.freshness import (
     retry_after,
     unreachable_seconds,
 )
-from scrapy_rep.protocol.syntax import cut
+from scrapy_rep.protocol.syntax import MAX_BYTES, cut
 from scrapy_rep.settings import RepSettings
 from scrapy_rep.storages.base import MAX_TIME, Entry, squeeze
 from scrapy_rep.storages.client import StorageClient
@@ -419,7 +419,9 @@ class RobotsCache:
             fresh_until=min(now + lifetime, answer.ends_at, MAX_TIME),
         )
         if answer.outcome is Outcome.RULES:
-            body = cut(answer.body)
+            body = answer.body
+            if len(body) > MAX_BYTES:
+                body = cut(body)
             digest = hashlib.sha256(body).hexdigest()
             entry = replace(entry, packed=squeeze(body), sha256=digest)
         return self._take(origin, entry)

@@ -393,7 +393,7 @@ class Fetcher:
         try:
             with hop.slot as slot:
                 slot.enter_context(self._extra_slot())
-                if self._engine.hand_over():
+                if self._engine.hands_over:
                     # Scrapy's downloader calls `hop.download()` when the request leaves
                     # its queue.
                     response = await engine.download_async(request)
@@ -455,7 +455,7 @@ class Fetcher:
         hop = request.meta.get(HOP_KEY)
         # With a project's own downloader, nothing is noted: it doesn't tell when a
         # request leaves its queue.
-        if isinstance(hop, Hop) and self._engine.hand_over():
+        if isinstance(hop, Hop) and self._engine.hands_over:
             hop.on_queue(True)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:

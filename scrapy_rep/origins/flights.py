@@ -121,7 +121,7 @@ class Flights:
         self._tell = tell
         self._status_of = status_of
         self._isolated = Isolation(crawler)
-        """Logs a bug within its block in place of raising it (engine/log.py)."""
+        """Logs a bug in place of raising it (engine/log.py)."""
         self.clock = clock
         self.limits = limits
         self.tally = Tally()
@@ -465,8 +465,10 @@ class Flights:
             return  # they went on before, when a listener took too long
         queue.being_told.remove(flight)
         assert flight.state is not None
-        with self._isolated("holding of requests"):
+        try:
             self._room.answered(queue, flight.state)
+        except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+            self._isolated.contain("holding of requests", bug)
         flight.result = flight.state
         if flight.callers:
             tell(flight.callers, flight.state)

@@ -71,7 +71,7 @@ class Origins:
         """Notified of answers, one after the other. RepMiddleware (middleware.py) says
         why in this order."""
         self._isolated = Isolation(context.crawler)
-        """Logs a bug within its block in place of raising it (engine/log.py)."""
+        """Logs a bug in place of raising it (engine/log.py)."""
 
     def notify(self, *listeners: ResolutionListener) -> None:
         """From now on, notify *listeners*, too, of answers: in this order, after those
@@ -118,11 +118,13 @@ class Origins:
         """Notify the listeners of the *result* of a flight, before requests that wait
         go on."""
         for listener in self._listeners:
-            with self._isolated(listener.part):
+            try:
                 if isinstance(result, Exception):
                     listener.failed(flight.origin, result)
                 else:
                     await listener.resolved(result, flight)
+            except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+                self._isolated.contain(listener.part, bug)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is

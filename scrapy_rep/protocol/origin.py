@@ -32,6 +32,8 @@ _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#
 _HOST_AND_PORT = re.compile(
     r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
 )
+# Nearly all hosts are written so: in lower case, with nothing to encode.
+_USUAL_HOST = re.compile(rf"[a-z0-9.-]{{1,{MAX_HOST}}}")
 # Characters that hosts never contain, though encoding a non-ASCII host may produce
 # them.
 _NEVER_IN_HOSTS = re.compile(r"[/?#@:\[\]\\\0-\x20\x7f]")
@@ -62,12 +64,24 @@ class Origin(NamedTuple):
                 f"no robots.txt for the scheme {scheme!r}: {_shortened(url)}"
             )
         without_user = match["authority"].rpartition("@")[2]
+        parts = _HOST_AND_PORT.fullmatch(without_user)
+        if parts is None:
+            raise ValueError(f"invalid host or port: {_shortened(url)}")
+        address, name, digits = parts.groups()
+        port = DEFAULT_PORTS[scheme]
+        if digits:  # there may be a colon without any
+            port = int(digits)
         try:
-            host, port = _host_and_port(without_user)
+            if address is not None:
+                host = f"[{IPv6Address(address).compressed}]".lower()
+            elif _USUAL_HOST.fullmatch(name) is not None:
+                host = name
+            else:
+                host = punycode(name)
         except ValueError:  # also UnicodeError, which is a kind of it
-            raise ValueError(f"invalid host or port: {_shortened(url)}") from None
-        if port is None:
-            port = DEFAULT_PORTS[scheme]
+            host = ""
+        if not host or port > _MAX_PORT:
+            raise ValueError(f"invalid host or port: {_shortened(url)}")
         return cls(scheme, host, port)
 
     @property
@@ -80,27 +94,6 @@ class Origin(NamedTuple):
         if port == DEFAULT_PORTS[scheme]:
             return f"{scheme}://{host}"
         return f"{scheme}://{host}:{port}"
-
-
-def _host_and_port(text: str) -> tuple[str, int | None]:
-    """Return the host, in lower case and ASCII, and the port, None if there is none.
-
-    :raises ValueError: if one of them is invalid
-    """
-    parts = _HOST_AND_PORT.fullmatch(text)
-    if parts is None:
-        raise ValueError
-    address, name, digits = parts.groups()
-    if address is None:
-        host = punycode(name)
-    else:
-        host = f"[{IPv6Address(address).compressed}]"
-    if not digits:  # though there may be a colon
-        return host.lower(), None
-    port = int(digits)
-    if port > _MAX_PORT:
-        raise ValueError
-    return host.lower(), port
 
 
 def punycode(host: str) -> str:

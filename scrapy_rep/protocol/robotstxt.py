@@ -146,10 +146,10 @@ class RobotsTxt:
         text = normalise(body)
         groups = Groups(text)
         if self._sitemaps is None:
-            sitemaps = _sitemaps_of(text)
-            self._sitemaps = sitemaps
-            self.size += _BYTES_OF_A_SITEMAP * len(sitemaps)
-            self.size += sum(map(len, sitemaps))
+            rows = _LINES_OF_SITEMAPS.findall("\n" + text)
+            self._sitemaps = _sitemaps_in(rows) if rows else ()
+            self.size += _BYTES_OF_A_SITEMAP * len(self._sitemaps)
+            self.size += sum(map(len, self._sitemaps))
         # These two methods remember what they return.
         self.rules(agent, obey_global, groups)
         if with_delay:
@@ -158,6 +158,8 @@ class RobotsTxt:
     def is_read(self, agent: str | Sequence[str], obey_global: bool = True) -> bool:
         """Return whether *agent*'s rules are remembered, so that the file needn't be
         read for them."""
+        if not self._answers:  # of a file that has just been fetched
+            return False
         return self._answer_to(agent, obey_global) is not None
 
     def _answer_to(
@@ -239,25 +241,25 @@ class RobotsTxt:
         """Return the answer to an agent that hasn't asked yet, and remember it."""
         if len(self._answers) >= _MAX_ANSWERS or self.size > _MAX_SIZE:
             self._forget()
-        answer: _Answer = (agent, obey_global, None, NO_RULES)
+        group_token = None
         for token in obeyed(agent, obey_global):
             if token.lower() in groups.tokens:
-                rules = self._rules_of_group(token, groups)
-                answer = (agent, obey_global, token, rules)
+                group_token = token
                 break
+        rules = NO_RULES
+        if group_token is not None:
+            # Thousands of rules take 50 ms, so agents of one group share theirs.
+            for _, _, known_token, known_rules in self._answers:
+                if known_token == group_token:
+                    rules = known_rules
+                    break
+            else:
+                rules = Rules(*groups.rules_of(group_token.lower()))
+                self.size += rules.size
+        answer: _Answer = (agent, obey_global, group_token, rules)
         self._answers += (answer,)
         self.size += _BYTES_OF_AN_ANSWER
         return answer
-
-    def _rules_of_group(self, token: str, groups: Groups) -> Rules:
-        """Return the rules of *token*'s groups. Thousands of rules take 50 ms, so
-        agents of one group share theirs."""
-        for _, _, known_token, known_rules in self._answers:
-            if known_token == token:
-                return known_rules
-        rules = Rules(*groups.rules_of(token.lower()))
-        self.size += rules.size
-        return rules
 
     def _forget(self) -> None:
         """Forget all that can be read again."""
@@ -294,7 +296,7 @@ class RobotsTxt:
         9)."""
         if self._sitemaps is not None:
             return self._sitemaps
-        return _sitemaps_of(self._text())
+        return _sitemaps_in(_LINES_OF_SITEMAPS.findall("\n" + self._text()))
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -561,10 +563,10 @@ def _collect(
             numbers.append(number)
 
 
-def _sitemaps_of(text: str) -> tuple[str, ...]:
-    """Return the values of a normalised *text*'s ``sitemap`` lines, in order."""
+def _sitemaps_in(rows: list[str]) -> tuple[str, ...]:
+    """Return the values of those of *rows*, lines that :data:`_LINES_OF_SITEMAPS` has
+    found, that are ``sitemap`` lines, in order."""
     urls = []
-    rows = _LINES_OF_SITEMAPS.findall("\n" + text)
     for _, _, value in fields_in(rows):
         if value:
             urls.append(readable_url(value))

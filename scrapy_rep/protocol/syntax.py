@@ -333,12 +333,13 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     for token in tokens:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
-        if token not in ("", GLOBAL) and not is_name(token):
+        if _NAME.fullmatch(token) is not None:
+            # As leading_token() returns it: digits end a token, and may leave nothing.
+            name = _TOKEN.match(token)[0]  # type: ignore[index]  # it matches anything
+            if name:
+                names.append(name)
+        elif token not in ("", GLOBAL):
             raise ValueError(_not_a_token(token))
-        # Digits end a token; of "" and "*" nothing is left.
-        name = leading_token(token)
-        if name:
-            names.append(name)
     if obey_global:
         names.append(GLOBAL)
     return tuple(names)

@@ -274,7 +274,7 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
     if entry.wall:
         return "challenge", body
     start = body[:_SEARCHED_BYTES]
-    if is_html(start):
+    if b"<" in start and is_html(start):
         if _has_wall_words(start) and is_challenge(entry.status, body):
             return "challenge", body
         return "html", body

@@ -109,10 +109,6 @@ class Recorder(ResolutionListener):
         self._interactive = is_interactive(context.crawler)
         self._isolated = Isolation(context.crawler)
         self._counts = Counts()
-        # These two context managers are made once: making them for each refusal takes
-        # time.
-        self._counting = self._isolated(Counts.part)
-        self._logging_refusals = self._isolated("log of refusals")
         self._listeners: list[RecordFile | Report] = []
         """What gets the lines of the record; nothing by default."""
         if settings.decisions:
@@ -195,10 +191,12 @@ class Recorder(ResolutionListener):
         """Report the answer to *flight*: a robots.txt that was fetched or found in the
         storage, or a failure."""
         answer = flight.answer
-        with self._isolated(Counts.part):
+        try:
             self._counts.fetches += flight.fetches
             self._count_answer(answer, flight.fetches)
             self._count_outcome(state, answer)
+        except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+            self._isolated.contain(Counts.part, bug)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
             with self._isolated("log of failures"):
                 self._log_failure(state, answer)
@@ -383,8 +381,10 @@ class Recorder(ResolutionListener):
         a direct download (middleware.py): of these, Scrapy doesn't log that an item
         goes on without its file."""
         self._count_refusal(request, error)
-        with self._logging_refusals:
+        try:  # in place of a context, which would take longer
             self._log_drop(request, error, direct=direct)
+        except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+            self._isolated.contain("log of refusals", bug)
         if isinstance(error, RobotsUnreachable):
             self.record(
                 request,
@@ -478,7 +478,7 @@ class Recorder(ResolutionListener):
     def _count_refusal(self, request: Request, error: Refusal) -> None:
         """Count that *request* fails with *error*. It has to be fast: there may be
         millions."""
-        with self._counting:
+        try:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
             if isinstance(error, RobotsDisallowed):
@@ -492,6 +492,8 @@ class Recorder(ResolutionListener):
                 if name in DOWNLOAD_ERRORS:
                     prefix = "downloader/exception_type_count/scrapy.exceptions"
                     self._stats.inc_value(f"{prefix}.{name}")
+        except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+            self._isolated.contain(Counts.part, bug)
 
     def _record_allowed(self, state: OriginState) -> None:
         """Record how many requests to an origin have been allowed since the last such

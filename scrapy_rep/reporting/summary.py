@@ -176,8 +176,12 @@ class Counts:
     def note_answer(self, origin: Origin, outcome: str) -> None:
         """Note the latest answer of *origin*. *outcome*: a key of ``ANSWERS``. Failures
         need no note: the origin's entry says so."""
-        if outcome != "unreachable" and origin not in self._counted:
-            self._latest[origin] = ANSWERS[outcome]
+        if outcome == "unreachable":
+            return
+        # In most crawls, no origin leaves memory before the end, so none is counted.
+        if self._outcomes and origin in self._counted:
+            return
+        self._latest[origin] = ANSWERS[outcome]
 
     def count_origin(self, state: OriginState) -> None:
         """Count an origin, by its latest answer, when it leaves memory for the first

@@ -179,7 +179,7 @@ async def test_every_end_of_a_request_is_told(sites: Sites) -> None:
                 assert all(KEY not in meta for meta in followed.metas)
                 assert followed.trail is not None
                 assert followed.trail.numbers == []
-                assert followed.trail._in_progress == {}
+                assert followed.trail.in_progress == {}
 
 
 async def test_a_filtered_request_ends_as_it_is_sent(sites: Sites) -> None:

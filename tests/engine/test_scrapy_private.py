@@ -225,8 +225,8 @@ async def test_a_request_is_handed_over_when_it_leaves_its_slots_queue(
             events.append(("reached", time.monotonic()))
 
     def look(engine: Access) -> None:
-        assert engine.hand_over()
-        assert engine.hand_over()  # once is enough
+        assert engine.hands_over
+        assert Access(engine.crawler).hands_over  # once is enough
         engine.crawler.signals.connect(
             reached, scrapy_signals.request_reached_downloader, weak=False
         )
@@ -367,7 +367,7 @@ def test_a_downloader_of_the_projects_own_is_left_alone() -> None:
     access = EngineAccess(Crawler())  # type: ignore[arg-type]
     with access.extra_slot():
         assert not access.slots.is_full(Request("http://a.example/"), [])
-    assert not access.hand_over()
+    assert not access.hands_over
     assert access.obstacle_before(object()) == "the downloader isn't Scrapy's"
 
 
