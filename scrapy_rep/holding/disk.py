@@ -205,9 +205,7 @@ class DiskHold:
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
             self._warn_once(held.request, error)
             return held
-        row = held.row
-        if row is None:
-            row = self.journal.new_id("held")
+        row = held.row or self.journal.new_id("held")
         since = max(0.0, self.ran + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
@@ -260,7 +258,7 @@ class DiskHold:
         """Return the request of *held*. Raises if it is unreadable, or the spider lacks
         its callback."""
         unwritten = None
-        if self.journal.failing_since is not None:
+        if self.journal.failing_since is not None:  # otherwise, the file has all rows
             unwritten = self.journal.unwritten("held", held.row)
         if unwritten is not None:
             data = unwritten[_REQUEST_COLUMN]

@@ -219,7 +219,7 @@ class Gate:
             else:
                 stays = self._keep_if_unknown(request)
             if not stays:
-                self._known_at_gate.setdefault(request, None)
+                self._known_at_gate.setdefault(request, None)  # it came through here
                 return request
             if self._releases.ready:
                 return self._next_released()
@@ -349,9 +349,8 @@ class Gate:
         if path == ROBOTS_PATH:
             return False
 
-        if isinstance(
-            state_or_origin, Origin
-        ):  # nothing is known of it: a fetch is due
+        if isinstance(state_or_origin, Origin):
+            # Nothing is known of it: a fetch is due.
             return self._keep_unless_full(state_or_origin, None, request, past)
         state = state_or_origin
         if state.unreachable and not self._context.settings.dry_run:
@@ -372,8 +371,7 @@ class Gate:
         holding = self._holding
         queue = self._held.queues.get(origin)
         is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
-        is_full = False
-        # Requests wait for a first answer even without room, unless it is very late.
+        is_full = False  # for a first answer, requests wait even without room
         if state is not None or is_very_late:
             is_full = not self._held.room_for(queue)
         advice = self._origins.policy.at_the_gate(state, full=is_full)

@@ -301,9 +301,9 @@ class Releases:
         self._refetch_if_stale = refetch_if_stale
         self._finished = finished
         self.turns: list[_Turn] = []
-        """A heap of the turns in this round that are still to come. Between two calls
-        of :meth:`next`, it is empty only if no requests may leave, even once their
-        download slot has room."""
+        """A heap of the turns in this round that are still to come. Unless :meth:`next`
+        is running, it is empty only if no requests are to leave once their download
+        slot has room."""
         self._had_turn: list[Queue] = []
         """Queues that had their turn in this round."""
         self._last_turn = 0

@@ -229,36 +229,28 @@ class Holding(WaitingRoom):
         match step:
             case Step.ASK:
                 self._ask_again(queue)
+                return
+            case Step.TIME_IS_OVER:
+                self._ask_or_give_up(queue)
+                return
             case Step.COUNT_LATE:
                 queue.become_late(Lateness.LATE)
                 self._engine.wake()
-            case Step.HOLD if self._settings.dry_run:
-                self.releases.add(queue)
-            case Step.HOLD:
-                if self.held.hold_waiting(queue):
-                    self._reports.set("report", _TELL_SECONDS, sooner=True)
-                self._engine.wake()
+                return
             case Step.COUNT_VERY_LATE:
                 queue.become_late(Lateness.VERY_LATE)
-                self._hold_late(queue)
-            case Step.TIME_IS_OVER:
-                self._ask_or_give_up(queue)
 
-    def _hold_late(self, queue: Queue) -> None:
-        """Hold those in *queue*, whose first answer is very late, and drop those for
-        which there is no room. Let all leave if this is a dry run."""
+        # Those that wait have waited for a first answer for too long, so they are held;
+        # in a dry run, they leave.
         if self._settings.dry_run:
             self.releases.add(queue)
             return
-        self._hold_if_room(queue)
-        self.log.begin(queue, "slow")
-        self._drop_waiting(queue, Drop("too many of its requests are held"))
-        self._engine.wake()
-
-    def _hold_if_room(self, queue: Queue) -> None:
-        """Hold as many of those that wait in *queue* as there is room for."""
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
+        if queue.lateness is Lateness.VERY_LATE:
+            self.log.begin(queue, "slow")
+            self._drop_waiting(queue, Drop("too many of its requests are held"))
+        self._engine.wake()
 
     # Answers
 
@@ -312,7 +304,8 @@ class Holding(WaitingRoom):
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
         """Hold those that wait in *queue*, as far as there is room. Drop the others."""
-        self._hold_if_room(queue)
+        if self.held.hold_waiting(queue):
+            self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.count:
             self._table.pin(state.origin)
             self.log.begin(queue, "unreachable")
