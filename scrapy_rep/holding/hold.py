@@ -157,15 +157,13 @@ class HeldRequests:
         disk = self.disk
         assert disk is not None
         try:
-            read = held._replace(request=disk.load(held))
+            return held._replace(request=disk.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
             disk.skip(1, error)
             queue.pop_first()
             self._stats.set_value("rep/held/now", self.tally.held)
             self._engine.wake()
             return None
-        queue.replace_first(read)
-        return read
 
     def waited(self, queue: Queue, held: Held) -> float:
         """Return for how many seconds *held*, which isn't released, has waited in
@@ -421,6 +419,7 @@ class Releases:
         queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
         has_room = not slots.is_full(request, queue.on_their_way)
         if not (has_room or queue.was_overtaken):
+            queue.replace_first(held)  # if it was read from disk, it needn't be again
             return None
 
         queue.was_overtaken = False
