@@ -15,10 +15,11 @@ from scrapy import FormRequest, Request
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import HeldRequests, Releases
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.flight import Flight
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
-from scrapy_rep.origins.queue import Held, Queue, Tally
+from scrapy_rep.origins.queue import Held, Queue, Step, Tally
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
@@ -248,6 +249,23 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     assert releases.next() is None
     assert wakes and releases
     hold.close()
+
+
+def test_without_room_those_that_come_after_the_answer_is_very_late_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EngineAccess, "wake", lambda _: None)
+    monkeypatch.setattr(EngineAccess, "scheduler_is_foreign", False)
+    context = context_of()
+    holding = Holding(context, Origins(context))
+    holding.held.hold_at_most(1)
+    queue = let_wait(holding.held, Origin.from_url(A), 1)
+    holding.act(queue, Step.COUNT_VERY_LATE)
+    assert (len(queue.held), len(holding.releases.ready)) == (1, 0)
+    let_wait(holding.held, Origin.from_url(A), 2)
+    holding.act(queue, Step.HOLD)
+    assert (len(queue.held), queue.waiting) == (1, [])
+    assert [request.url for request in holding.releases.ready] == [f"{A}/2"]
 
 
 def test_unserialisable_among_others(path: Path) -> None:
