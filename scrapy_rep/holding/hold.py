@@ -416,7 +416,8 @@ class Releases:
         if now >= queue.good_until and self._refetch_if_stale(queue, request):
             return None
         slots = self._engine.slots
-        queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
+        if queue.on_their_way:
+            queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
         has_room = not slots.is_full(request, queue.on_their_way)
         if not (has_room or queue.was_overtaken):
             queue.replace_first(held)  # if it was read from disk, it needn't be again
