@@ -115,9 +115,9 @@ class DiskHold:
         )
         self.recovered: dict[str, list[Held]] = {}
         """By origin: what an earlier run held."""
-        self._earlier_counts: dict[str, Counter[int]] = {}
-        """By origin: how many requests with each fingerprint an earlier run held, see
-        :meth:`recognise`."""
+        self.earlier_counts: dict[str, Counter[int]] = {}
+        """By origin: how many requests with each fingerprint an earlier run held. If it
+        is empty, :meth:`recognise` needn't be asked."""
         self.ran = 0.0
         """Seconds for which earlier runs have run."""
         self._has_warned = False
@@ -161,7 +161,7 @@ class DiskHold:
         """Take over what an earlier run left, without the requests themselves. Return
         True, for ``Journal.open``: the file works."""
         self.recovered = {}
-        self._earlier_counts = {}
+        self.earlier_counts = {}
         rows = [_Row(*columns) for columns in db.execute(_SOUND_ROWS)]
         ran, row_count = db.execute(_TIME_AND_COUNT).fetchone()
         released_at: dict[str, float] = dict(db.execute(_RELEASES).fetchall())
@@ -174,7 +174,7 @@ class DiskHold:
             held = Held(-row.priority, number, since, row=row.id, was_held=True)
             self.recovered.setdefault(row.origin, []).append(held)
             if row.fingerprint:
-                counts = self._earlier_counts.setdefault(row.origin, Counter())
+                counts = self.earlier_counts.setdefault(row.origin, Counter())
                 counts[row.fingerprint] += 1
         if row_count > len(rows):
             self.skip(row_count - len(rows), "damaged")
@@ -196,11 +196,13 @@ class DiskHold:
         """Write *held*, a request to *origin*, to the file, with *state* (:data:`HELD`
         or :data:`GIVEN_UP`). Return what stays in memory: its place in the order only,
         or all of *held* if the request can't be serialised or another file has it."""
+        held = held._replace(was_held=True)
         is_followed = not self._following.keys.isdisjoint(held.request.meta)
         if is_followed and self._following.stays_in_memory(held.request):
             return held
         try:
-            data = dumps(held.request, self._spider)
+            values = held.request.to_dict(spider=self._spider)
+            data = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
             self._warn_once(held.request, error)
             return held
@@ -255,15 +257,20 @@ class DiskHold:
             return None
 
     def load(self, held: Held) -> Request:
-        """Return the request of *held*. Raises if it is unreadable."""
-        unwritten = self.journal.unwritten("held", held.row)
-        if unwritten:
-            return loads(unwritten[_REQUEST_COLUMN], self._spider)
-        rows = self.journal.read("SELECT request FROM held WHERE id = ?", held.row)
-        if not rows:
-            raise ValueError("damaged")
-        data = rows[0][0]
-        return loads(data, self._spider)
+        """Return the request of *held*. Raises if it is unreadable, or the spider lacks
+        its callback."""
+        unwritten = None
+        if self.journal.failing_since is not None:  # otherwise, the file has all rows
+            unwritten = self.journal.unwritten("held", held.row)
+        if unwritten is not None:
+            data = unwritten[_REQUEST_COLUMN]
+        else:
+            rows = self.journal.read("SELECT request FROM held WHERE id = ?", held.row)
+            if not rows:
+                raise ValueError("damaged")
+            [data] = rows[0]
+        values = pickle.loads(data)  # noqa: S301 (see above)
+        return request_from_dict(values, spider=self._spider)
 
     def left(self, origin: str, held: Held, *, given_up: bool) -> None:
         """Note that *held*, a request to *origin*, has left the gate. Its row is
@@ -294,7 +301,7 @@ class DiskHold:
         """Return whether *request*, to *origin*, is one that an earlier run held, and
         that the spider or Scrapy's queue has yielded again. Each request that was held
         is recognised once."""
-        counts = self._earlier_counts.get(origin)
+        counts = self.earlier_counts.get(origin)
         if counts is None:
             return False
         fingerprint = self._fingerprint(request)
@@ -330,8 +337,10 @@ class DiskHold:
         run; None if they needn't be recorded."""
         if ran is not None:
             self.journal.put("clock", (1, self.ran + ran))
-        self._delete_finished()
-        await self.journal.flush()
+        if self._finished:
+            self._delete_finished()
+        if self.journal.has_logged_failure:
+            await self.journal.flush()
 
     def close(self) -> None:
         """Close the file. Rows of requests that have left the gate are deleted, since
@@ -368,14 +377,3 @@ def _has_requests(queue: Path) -> bool:
         if set(names) - {"active.json"}:
             return True
     return False
-
-
-def dumps(request: Request, spider: Spider) -> bytes:
-    """Return *request* as bytes. Raises whatever pickling a user's meta raises."""
-    return pickle.dumps(request.to_dict(spider=spider), pickle.HIGHEST_PROTOCOL)
-
-
-def loads(data: bytes, spider: Spider) -> Request:
-    """Return the request in *data*. Raises if it is unreadable, or the spider lacks its
-    callback."""
-    return request_from_dict(pickle.loads(data), spider=spider)  # noqa: S301 (see above)

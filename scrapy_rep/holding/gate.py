@@ -4,7 +4,7 @@ here, and the engine gets the next one (REP.md section 4; docs/DESIGN.md).
 It stands in for two documented methods of the project's scheduler, whichever that is:
 ``next_request()`` and ``has_pending_requests()``. When the engine asks for a request:
 
-1. ``Gate._next_in_turn`` gets one from the scheduler and, in turns, from ``Releases``
+1. ``Gate.next_request`` gets one from the scheduler and, in turns, from ``Releases``
    (hold.py), which has the requests that have stayed here and may leave now.
 2. If the request is from the scheduler, and has to be checked before it is fetched (for
    a sitemap's sake: ``SitemapSeeding.check`` in seeding/seeding.py), it stays until the
@@ -42,7 +42,7 @@ from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import FOREIGN_SCHEME, SCHEME_LENGTH
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
-from scrapy_rep.origins.policy import Action
+from scrapy_rep.origins.policy import STAY, Action
 from scrapy_rep.origins.queue import Lateness
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Status
@@ -160,20 +160,13 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is
-        none now."""
+        none now. It is the scheduler's next or, in turns, that of ``Releases``:
+        thousands that leave must not delay an urgent request in the scheduler."""
         if self._is_bypassed:
             return self._next_scheduled()
         if self._holding.closing:
             return None
-        request = self._next_in_turn()
-        if request is not None:
-            self._idle_since = None
-        return request
-
-    def _next_in_turn(self) -> Request | None:
-        """Return the next request of the scheduler or, in turns, of ``Releases``:
-        thousands that leave must not delay an urgent request in the scheduler."""
-        has_leaving = bool(self._releases.has_turns or self._releases.ready)
+        has_leaving = bool(self._releases.turns or self._releases.ready)
         scheduler_had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
         self._is_schedulers_turn = has_leaving and not scheduler_had_turn
         request = None
@@ -184,30 +177,28 @@ class Gate:
             request = self._next_of_scheduler()
         if request is None and self._is_schedulers_turn:
             request = self._next_released()
+        if request is not None:
+            self._idle_since = None
         return request
 
     def _next_released(self) -> Request | None:
-        """Return the next request that has stayed here and may leave now, and remember
-        what is known of its origin."""
+        """Return the next request that has stayed here and may leave now; None if there
+        is none. Remember what is known of its origin, even if a fetch is due."""
         request = self._releases.next()
-        if request is not None:
-            self._known_at_gate[request] = self._known_now(request)
-        return request
-
-    def _known_now(self, request: Request) -> KnownAtGate | None:
-        """Return what is known of the origin of *request*, even if a fetch is due; None
-        if nothing is known."""
+        if request is None:
+            return None
+        self._known_at_gate[request] = None
         try:
             state_or_origin, _ = self._origins.find(request)
         except ValueError:
-            return None  # it has no origin
+            return request  # it has no origin
         if isinstance(state_or_origin, OriginState):
             state: OriginState | None = state_or_origin
         else:
             state = self._origins.cache.look_up(state_or_origin)
-        if state is None:
-            return None
-        return state, state.counts_as
+        if state is not None:
+            self._known_at_gate[request] = state, state.counts_as
+        return request
 
     def _next_of_scheduler(self) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in
@@ -215,11 +206,20 @@ class Gate:
         again soon: it is woken when an answer comes, or is late."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
-            request = self._ask_scheduler()
+            # The scheduler may itself call the methods that we have replaced.
+            self._is_bypassed = True
+            try:
+                request = self._next_scheduled()
+            finally:
+                self._is_bypassed = False
             if request is None:
                 return None
-            stays = self._begin_check(request) or self._keep_if_unknown(request)
+            if self._check is not None and self._begin_check(self._check, request):
+                stays = True
+            else:
+                stays = self._keep_if_unknown(request)
             if not stays:
+                self._known_at_gate.setdefault(request, None)  # it came through here
                 return request
             if self._releases.ready:
                 return self._next_released()
@@ -228,15 +228,6 @@ class Gate:
                 self._engine.wake()  # it asks again after other events
                 return None
         return None
-
-    def _ask_scheduler(self) -> Request | None:
-        """Return the scheduler's next request. The scheduler may itself call the
-        methods that we have replaced."""
-        self._is_bypassed = True
-        try:
-            return self._next_scheduled()
-        finally:
-            self._is_bypassed = False
 
     def _ask_if_scheduled(self) -> bool:
         """Return whether the scheduler has requests. It may itself call the methods
@@ -269,7 +260,7 @@ class Gate:
         if self._ask_if_scheduled() and not only_handed_back:
             return True
         releases = self._releases
-        if releases.has_turns or releases.ready or releases.being_checked:
+        if releases.turns or releases.ready or releases.being_checked:
             return True
         return self._early.is_pending
 
@@ -298,12 +289,10 @@ class Gate:
 
     # Where a request of the scheduler goes
 
-    def _begin_check(self, request: Request) -> bool:
-        """Begin the check for which *request* stays, if there is one. Return whether
-        there is."""
-        if self._check is None:
-            return False
-        check = self._check(request)
+    def _begin_check(self, check_of: Check, request: Request) -> bool:
+        """Begin the check for which *request* stays, if *check_of* returns one for it.
+        Return whether it does."""
+        check = check_of(request)
         if check is None:
             return False
         self._releases.being_checked.add(request)
@@ -333,8 +322,8 @@ class Gate:
             self._releases.make_ready(request, verdict)
 
     def _keep_if_unknown(self, request: Request) -> bool:
-        """Keep *request* here if its robots.txt isn't known. Return whether it is
-        kept."""
+        """Keep *request* here if its robots.txt isn't known, or other requests are to
+        leave in its place. Return whether it is kept."""
         # Fast path, as in the middleware: most requests are to known origins.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
@@ -343,31 +332,27 @@ class Gate:
             and state.rules is not None
             and self._context.clock() < state.status.until
             and HANDED_BACK not in meta
-            and not self._releases.has_turns  # else it may have to stand behind others
+            and not self._releases.turns  # else it may have to stand behind others
         ):
             self._known_at_gate[request] = state, state.status
             return False
+
         past = NO_PAST
         if HANDED_BACK in meta:
             past = self._holding.handing_back.restore(request)
-        is_kept = self._keep_if_it_must_wait(request, past)
-        if not is_kept:
-            self._known_at_gate.setdefault(request, None)
-        return is_kept
-
-    def _keep_if_it_must_wait(self, request: Request, past: Past) -> bool:
-        """Keep *request* here if it has to wait. Return whether it is kept. *past*:
-        what is known of it from before it was handed back to the scheduler."""
-        if request.meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(request.url):
+        if meta.get("dont_obey_robotstxt") or FOREIGN_SCHEME.match(url):
             return False
         try:
-            state, path = self._origins.find(request)
+            state_or_origin, path = self._origins.find(request)
         except ValueError:
             return False  # it has no origin, as the middleware will say
         if path == ROBOTS_PATH:
             return False
-        if isinstance(state, Origin):  # nothing is known of it: a fetch is due
-            return self._keep_unless_full(state, None, request, past)
+
+        if isinstance(state_or_origin, Origin):
+            # Nothing is known of it: a fetch is due.
+            return self._keep_unless_full(state_or_origin, None, request, past)
+        state = state_or_origin
         if state.unreachable and not self._context.settings.dry_run:
             return self._keep_unless_full(state.origin, state, request, past)
         if self._holding.stay_behind(state.origin, request, past.waited):
@@ -380,18 +365,26 @@ class Gate:
     ) -> bool:
         """Make *request* wait, or be held, for an answer of *origin*, as ``Policy``
         says. Return whether it stays or went back to the scheduler, so that the engine
-        doesn't get it. *state*: what is known of *origin*; None: a fetch is due."""
+        doesn't get it. *state*: what is known of *origin*; None: a fetch is due.
+        *past*: what is known of *request* from before it was handed back to the
+        scheduler."""
         holding = self._holding
-        advice = self._origins.policy.at_the_gate(
-            state,
-            full=self._is_full(origin, state),
-        )
+        queue = self._held.queues.get(origin)
+        is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
+        advice = STAY  # for a first answer, requests wait even without room
+        if state is not None or is_very_late:
+            is_full = not self._held.room_for(queue)
+            advice = self._origins.policy.at_the_gate(state, full=is_full)
         if advice.action is Action.LEAVE:
             if state is not None:  # this counts even if another attempt becomes due
                 self._known_at_gate[request] = state, state.status
             return False
         disk = self._held.disk
-        if disk is not None and disk.recognise(str(origin), request):
+        if (
+            disk is not None
+            and disk.earlier_counts
+            and disk.recognise(str(origin), request)
+        ):
             # An earlier run held it, and it came again: the one on disk is enough.
             self._count("rep/held/already")
             return True
@@ -405,12 +398,3 @@ class Gate:
         holding.log.warn_full(origin)
         self._releases.verdicts[request] = advice.why  # it fails in the middleware
         return False
-
-    def _is_full(self, origin: Origin, state: OriginState | None) -> bool:
-        """Whether no more requests to *origin* may stay. For a first answer (*state* is
-        None), requests wait even without room, unless that answer is very late."""
-        queue = self._held.queues.get(origin)
-        is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
-        if state is None and not is_very_late:
-            return False
-        return not self._held.room_for(queue)

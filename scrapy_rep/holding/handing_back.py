@@ -17,6 +17,7 @@ the process that gets them next.
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections import deque
 from typing import NamedTuple
@@ -28,7 +29,6 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import in_slices, pause
-from scrapy_rep.holding.disk import dumps
 from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.origins.context import CrawlContext
@@ -230,7 +230,8 @@ class HandingBack:
         if spider is None or not job_dir(self._context.crawler.settings):
             return False
         try:
-            dumps(request, spider)  # as Scrapy's scheduler does, to keep it on disk
+            # As Scrapy's scheduler does, to keep it on disk.
+            pickle.dumps(request.to_dict(spider=spider), pickle.HIGHEST_PROTOCOL)
         except Exception:  # noqa: BLE001 (from pickling a user's meta)
             return False
         return True

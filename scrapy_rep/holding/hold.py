@@ -10,9 +10,11 @@ is an answer, or they are given up, they *leave*: urgent ones first, origins in 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from heapq import heappop, heappush
 from math import ceil, inf
 from typing import NamedTuple, TypeAlias
@@ -21,7 +23,7 @@ from weakref import WeakKeyDictionary
 from scrapy import Request
 
 from scrapy_rep.engine.access import concurrency_of
-from scrapy_rep.engine.timers import Slices, in_slices
+from scrapy_rep.engine.timers import SLICE_SECONDS, in_slices
 from scrapy_rep.exceptions import RobotsUnreachable
 from scrapy_rep.holding.disk import DiskHold
 from scrapy_rep.origins.context import CrawlContext
@@ -53,6 +55,7 @@ class HeldRequests:
     def __init__(self, context: CrawlContext, origins: Origins) -> None:
         self._context = context
         self._engine = context.engine
+        self._stats = context.stats
         self._count = context.stats.inc_value
         self._flights = origins.flights
         self.table = origins.table
@@ -79,16 +82,12 @@ class HeldRequests:
     def room_for(self, queue: Queue | None) -> int:
         """Return how many more requests the origin of *queue* may hold: other origins
         need some room. None: an origin without a queue."""
-        room = self._room_for_all()
+        room = max(0, self._most_held - self.tally.held)
         held_count = queue.count if queue is not None else 0
         # The origin may take n more as long as held_count + n <= _SHARE * (room - n).
         most = (_SHARE * room - held_count) / (_SHARE + 1)
         for_this_origin = max(0, ceil(most))
         return min(room, for_this_origin)
-
-    def _room_for_all(self) -> int:
-        """Return how many more requests may be held, of all origins."""
-        return max(0, self._most_held - self.tally.held)
 
     @property
     def may_wait(self) -> bool:
@@ -97,7 +96,8 @@ class HeldRequests:
         may not be many more of them than can be held."""
         if self.tally.counted >= self._most_waiting:
             return False
-        return self.tally.waiting < self._room_for_all() + self._most_waiting
+        room = max(0, self._most_held - self.tally.held)
+        return self.tally.waiting < room + self._most_waiting
 
     @property
     def has_requests(self) -> bool:
@@ -106,19 +106,9 @@ class HeldRequests:
 
     # Requests come, and are held
 
-    def add_waiting(
-        self, origin: Origin, request: Request, waited: float | None
-    ) -> Queue:
-        """Let *request*, which has waited for some seconds before (None: not at all),
-        wait for an answer of *origin*. Return the origin's queue."""
-        queue = self._flights.queue_of(origin)
-        held = self.new_held(queue, request, waited)
-        queue.arrive(held)
-        return queue
-
     def new_held(self, queue: Queue, request: Request, waited: float | None) -> Held:
         """Return *request* as it will stand in *queue*, with the next number. *waited*:
-        see :meth:`add_waiting`."""
+        the seconds for which it has waited before; None: not at all."""
         self._last_number += 1
         now = queue.clock(self.now())
         return Held(
@@ -132,114 +122,70 @@ class HeldRequests:
         """Hold, count and announce as many of those that wait in *queue* as there is
         room for; all of them with *everything*. Return those that are held now."""
 
-        def keep(held: Held) -> Held:
-            return self._to_keep(queue, held)
-
         room = self.room_for(queue)
         if everything:
             room = len(queue.waiting)
-        with self._one_transaction():
-            moved = queue.hold(room, keep)
+        if self.disk is None:
+            moved = queue.hold(room, _kept_in_memory)
+        else:
+            keep_on_disk = partial(self.disk.hold, str(queue.origin))
+            with self.disk.journal.together():
+                moved = queue.hold(room, keep_on_disk)
         if not moved:
             return []
+
         if queue.is_answered and not everything:
             self._count("rep/held/unreachable", len(moved))
         else:  # there was no failure yet, or the crawl ends
             queue.unanswered += len(moved)
-        self.count_held()
+        self._stats.set_value("rep/held/now", self.tally.held)
+        self._stats.max_value("rep/held/max", self.tally.held)
+        has_listeners = self._engine.has_listeners(request_held)
         for held in moved:
+            self._engine.drop_caches(held.request)
             self._count("rep/held")
-            announce(self._context, request_held, held.request, queue.origin)
+            if has_listeners:
+                announce(self._context, request_held, held.request, queue.origin)
         return moved
-
-    def _one_transaction(self) -> AbstractContextManager[None]:
-        """In this context, all that is written to disk belongs to one transaction."""
-        if self.disk is None:
-            return nullcontext()
-        return self.disk.journal.together()
-
-    def _to_keep(self, queue: Queue, held: Held) -> Held:
-        """Write *held* to disk, if there is a file. Return what stays in memory: *held*
-        without its request if that is on disk."""
-        kept = held._replace(was_held=True)
-        if self.disk is not None:
-            kept = self.disk.hold(str(queue.origin), kept)
-        self._engine.drop_caches(held.request)
-        return kept
-
-    def count_held(self) -> None:
-        """Set the stats that say how many requests are held."""
-        stats = self._context.stats
-        stats.set_value("rep/held/now", self.tally.held)
-        stats.max_value("rep/held/max", self.tally.held)
 
     # They leave
 
-    def first_leaving(self, queue: Queue) -> Held | None:
-        """Return the one in *queue* that is next to leave, with its request; None if
-        there is none, or if the request can't be read from disk. Then the engine has to
-        ask again for the one after it: 100,000 that can't be read would take
-        seconds."""
-        if not queue.leaving:
-            return None
-        held = queue.leaving[0]
-        if held.request is not None or self.disk is None:
-            return held
-        read = self.disk.read(held)
-        if read is None:
+    def read_first(self, queue: Queue, held: Held) -> Held | None:
+        """Return *held*, which is on disk and the next of *queue* to leave, with its
+        request; None if that can't be read. Then the engine has to ask again for the
+        one after it: 100,000 that can't be read would take seconds."""
+        disk = self.disk
+        assert disk is not None
+        try:
+            return held._replace(request=disk.load(held))
+        except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
+            disk.skip(1, error)
             queue.pop_first()
-            self.count_held()
+            self._stats.set_value("rep/held/now", self.tally.held)
             self._engine.wake()
             return None
-        queue.replace_first(read)
-        return read
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held*, of *queue*, has waited or, if it is
-        released, had waited until then."""
-        until = queue.clock(self.now())
-        if queue.leaving and not queue.fails:
-            until = queue.released_at
-        return max(0.0, until - held.since)
-
-    def release(self, queue: Queue) -> None:
-        """Let all of *queue* leave, since an answer came."""
-        queue.let_leave(why=None, now=self.now())
-        self._begin_anew(queue)
+        """Return for how many seconds *held*, which isn't released, has waited in
+        *queue*."""
+        now = queue.clock(self.now())
+        return max(0.0, now - held.since)
 
     def recall(self, queue: Queue) -> None:
         """Keep those of *queue* that were about to leave."""
-        if queue.leaving and not queue.fails:
-            self._begin_anew(queue)
-        queue.recall(self.now())
+        now = self.now()
+        was_released = queue.leaving and not queue.fails
+        if self.disk is not None and was_released and queue.count:
+            # The time of those that were held begins anew.
+            self.disk.release(str(queue.origin), queue.clock(now))
+        queue.recall(now)
 
-    def _begin_anew(self, queue: Queue) -> None:
-        """Note on disk that the time of those in *queue* begins anew, if they have to
-        wait again."""
-        if self.disk is not None and queue.count:
-            now = queue.clock(self.now())
-            self.disk.release(str(queue.origin), now)
-
-    def forget(self, queue: Queue) -> None:
-        """Forget on disk that those in *queue* were released: all have left."""
-        if self.disk is not None and queue.released:
-            self.disk.forget_release(str(queue.origin))
-
-    def leave_first(self, queue: Queue, held: Held) -> None:
-        """Remove *held*, which is next to leave, from *queue*. Note that it has left,
-        and for how long it waited."""
-        waited = self.waited(queue, held)
-        queue.longest = max(queue.longest, waited)
-        queue.pop_first()
-        self._left(queue, held, given_up=queue.fails)
-
-    def _left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
-        """Note that *held* has left *queue*, if it was held and had not only waited."""
-        if not held.was_held:
-            return
+    def left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
+        """Note that *held*, which was held and had not only waited, has left
+        *queue*."""
         if self.disk is not None:
             self.disk.left(str(queue.origin), held, given_up=given_up)
-        self.count_held()
+        self._stats.set_value("rep/held/now", self.tally.held)
 
     def take_unsaved(self, queue: Queue) -> Iterator[Held]:
         """Remove the requests from *queue* that would end with the process, since no
@@ -253,7 +199,8 @@ class HeldRequests:
             if taken is not None:
                 waited = self.waited(queue, taken)
                 queue.longest = max(queue.longest, waited)
-                self._left(queue, taken, given_up=False)
+                if taken.was_held:
+                    self.left(queue, taken, given_up=False)
                 yield taken
 
     def _is_unsaved(self, held: Held) -> bool:
@@ -318,7 +265,8 @@ class HeldRequests:
             queue.logged_as = "unreachable"  # the earlier run has logged it
             self.table.pin(origin)
             queue.recover(requests)
-            self.count_held()
+            self._stats.set_value("rep/held/now", self.tally.held)
+            self._stats.max_value("rep/held/max", self.tally.held)
             yield queue
         disk.recovered.clear()
 
@@ -345,12 +293,15 @@ class Releases:
         (holding.py)."""
         self._context = context
         self._engine = context.engine
+        self._stats = context.stats
         self._count = context.stats.inc_value
         self._held = held
         self._refetch_if_stale = refetch_if_stale
         self._finished = finished
         self.turns: list[_Turn] = []
-        """A heap of the turns in this round that are still to come."""
+        """A heap of the turns in this round that are still to come. Unless :meth:`next`
+        is running, it is empty only if no requests are to leave once their download
+        slot has room."""
         self._had_turn: list[Queue] = []
         """Queues that had their turn in this round."""
         self._last_turn = 0
@@ -367,11 +318,6 @@ class Releases:
         """What was decided about requests that have left, or are about to: the
         middleware asks for it."""
 
-    @property
-    def has_turns(self) -> bool:
-        """Whether requests may leave, once their download slot has room."""
-        return bool(self.turns or self._had_turn)
-
     def may_leave(self) -> bool:
         """Whether a request may leave now: it fails, or its download slot has room."""
         return any(self._may_next_leave(turn.queue) for turn in self.turns)
@@ -379,9 +325,9 @@ class Releases:
     def _may_next_leave(self, queue: Queue) -> bool:
         """Whether the next of *queue* may leave now. If it is on disk, it isn't read to
         find out: then it may."""
-        if not queue.leaving:
+        held = queue.leaving[0] if queue.leaving else None
+        if held is None:
             return False
-        held = queue.leaving[0]
         if queue.fails or held.request is None:
             return True
         slots = self._engine.slots
@@ -393,11 +339,15 @@ class Releases:
         seconds of the queue's clock."""
         if self._has_ended:
             return
+        now = self._held.now()
+        queue.let_leave(why, now, before)
         if why is None:
-            self._held.release(queue)
-            queue.good_until = self._held.now() + _GOOD_SECONDS
-        else:
-            queue.let_leave(why, self._held.now(), before)
+            queue.good_until = now + _GOOD_SECONDS
+            disk = self._held.disk
+            if disk is not None and queue.count:
+                # The time of those that were held begins anew, if they have to wait
+                # again.
+                disk.release(str(queue.origin), queue.clock(now))
         if not queue.has_turn:
             self._give_turn(queue)
             self._engine.wake()
@@ -422,22 +372,18 @@ class Releases:
         if self.ready:
             return self.ready.popleft()
         request = None
-        slices = Slices()
+        slice_end = time.perf_counter() + SLICE_SECONDS
         while request is None and self.turns:
             queue = heappop(self.turns).queue
             request = self._take_turn(queue)
             self._had_turn.append(queue)
-            if slices.renew_if_over():
+            if time.perf_counter() >= slice_end:
                 break
         if request is None and self.turns:
             self._engine.wake()  # it asks again, and the round goes on
-        else:
-            self._end_round()
-        return request
-
-    def _end_round(self) -> None:
-        """End the round: a request leaves, or no turns are left. Queues that had their
-        turn get one in the next round, if they have more requests that may leave."""
+            return None
+        # The round ends: a request leaves, or no turns are left. Queues that had their
+        # turn get one in the next round, if they have more requests that may leave.
         had_turn = self._had_turn
         self._had_turn = []
         for queue in had_turn:
@@ -446,6 +392,7 @@ class Releases:
                 self._give_turn(queue)
             else:
                 self._finished(queue)
+        return request
 
     def let_one_leave(self, queue: Queue) -> None:
         """Let the next of *queue*, of which none is held, leave out of turn."""
@@ -455,43 +402,48 @@ class Releases:
 
     def _take_turn(self, queue: Queue) -> Request | None:
         """Let the next of *queue* leave, if it may. Return its request."""
-        held = self._held.first_leaving(queue)
+        held = queue.leaving[0] if queue.leaving else None
+        if held is not None and held.request is None:
+            held = self._held.read_first(queue, held)
         if held is None:
             return None
         if queue.fails:
-            self._held.leave_first(queue, held)
-            self._give_up(queue, held)
+            self._give_up_first(queue, held)
             return held.request
-        is_answer_old = self._held.now() >= queue.good_until
-        if is_answer_old and self._refetch_if_stale(queue, held.request):
+
+        request = held.request
+        now = self._held.now()
+        if now >= queue.good_until and self._refetch_if_stale(queue, request):
             return None
         slots = self._engine.slots
-        request = held.request
         if queue.on_their_way:
             queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
         has_room = not slots.is_full(request, queue.on_their_way)
         if not (has_room or queue.was_overtaken):
+            queue.replace_first(held)  # if it was read from disk, it needn't be again
             return None
+
         queue.was_overtaken = False
         queue.on_their_way.append(request)
-        self._release(queue, held)
-        return request
-
-    def _release(self, queue: Queue, held: Held) -> None:
-        """Let *held*, the next of *queue*, leave. Count and announce that, if it was
-        held."""
-        waited = self._held.waited(queue, held)
-        self._held.leave_first(queue, held)
+        queue.pop_first()
+        waited = max(0.0, queue.released_at - held.since)
+        queue.longest = max(queue.longest, waited)
         if held.was_held:
+            disk = self._held.disk
+            if disk is not None:
+                disk.left(str(queue.origin), held, given_up=False)
+            self._stats.set_value("rep/held/now", self._held.tally.held)
             queue.released += 1
             self._count("rep/released")
-            announce(
-                self._context,
-                request_released,
-                held.request,
-                queue.origin,
-                held_for=waited,
-            )
+            if self._engine.has_listeners(request_released):
+                announce(
+                    self._context,
+                    request_released,
+                    request,
+                    queue.origin,
+                    held_for=waited,
+                )
+        return request
 
     def _give_turn(self, queue: Queue) -> None:
         """Give *queue* a turn: after the turns for more urgent requests, and after
@@ -499,21 +451,25 @@ class Releases:
         queue.has_turn = True
         self._last_turn += 1
         urgency = 0
-        if queue.leaving:
-            urgency = queue.leaving[0].urgency
+        first = queue.leaving[0] if queue.leaving else None
+        if first is not None:
+            urgency = first.urgency
         turn = _Turn(urgency, self._last_turn, queue)
         heappush(self.turns, turn)
 
-    def _give_up(self, queue: Queue, held: Held) -> None:
-        """Make *held*, which has left *queue*, fail in the middleware, also if its
-        origin is forgotten before it gets there."""
+    def _give_up_first(self, queue: Queue, held: Held) -> None:
+        """Let *held*, the next of *queue*, leave, to fail in the middleware, also if
+        its origin is forgotten before it gets there."""
+        queue.pop_first()
         waited = self._held.waited(queue, held)
-        error = self._held.give_up(held, queue.origin, waited, queue.why)
-        if held.was_held:
-            queue.given_up += 1
-            self.verdicts[held.request] = error
-        else:
+        queue.longest = max(queue.longest, waited)
+        if not held.was_held:
             self.verdicts[held.request] = queue.why
+            return
+        self._held.left(queue, held, given_up=True)
+        error = self._held.give_up(held, queue.origin, waited, queue.why)
+        self.verdicts[held.request] = error
+        queue.given_up += 1
 
     def pop_verdict(self, request: Request) -> Drop | None:
         """Return why *request*, which the middleware has now, was dropped at the gate;
@@ -536,6 +492,11 @@ class _Turn(NamedTuple):
     number: int
     """Increases: no two turns have the same number."""
     queue: Queue
+
+
+def _kept_in_memory(held: Held) -> Held:
+    """Return *held*, which only waited, as one that is held without a file."""
+    return held._replace(was_held=True)
 
 
 def announce(

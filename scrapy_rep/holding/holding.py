@@ -125,7 +125,7 @@ class Holding(WaitingRoom):
         """Whether requests wait, are held or are about to leave."""
         if self.held.has_requests:
             return True
-        return bool(self.releases.has_turns or self.releases.ready)
+        return bool(self.releases.turns or self.releases.ready)
 
     def some_urls(self, origin: Origin) -> list[str]:
         """Return the URLs of some requests to *origin* that are at the gate."""
@@ -179,12 +179,19 @@ class Holding(WaitingRoom):
         :param waited: the seconds for which *request* has waited here before; None: not
             at all
         """
-        queue = self.held.add_waiting(origin, request, waited)
+        queue = self._flights.queue_of(origin)
+        held = self.held.new_held(queue, request, waited)
+        queue.arrive(held)
         if state is None:
             is_new = self._table.get(origin) is None
             stat = "rep/cache/miss" if is_new else "rep/cache/refresh"
             self._count(stat)
-            self._wait_for_answer(queue, request)
+            if not queue.leaving:
+                queue.is_answered = False
+            if queue.fetch is None:
+                self._flights.to(origin, request)
+            else:
+                self._flights.settle(queue)
             return
         # The answer may have come just now, while listeners are still being told. Then
         # other requests wait for it. They are older than this one, so they are held
@@ -196,16 +203,6 @@ class Holding(WaitingRoom):
         if seconds_left < self._seconds_until_last_attempt(queue):
             self._give_up(queue)
         self._flights.settle(queue)
-
-    def _wait_for_answer(self, queue: Queue, request: Request) -> None:
-        """Let those in *queue* wait for the next answer: fetch robots.txt if no fetch
-        is under way. *request* is one of those that wait."""
-        if not queue.leaving:
-            queue.is_answered = False
-        if queue.fetch is None:
-            self._flights.to(queue.origin, request)
-        else:
-            self._flights.settle(queue)
 
     def stay_behind(
         self, origin: Origin, request: Request, waited: float | None
@@ -234,33 +231,28 @@ class Holding(WaitingRoom):
         match step:
             case Step.ASK:
                 self._ask_again(queue)
+                return
+            case Step.TIME_IS_OVER:
+                self._ask_or_give_up(queue)
+                return
             case Step.COUNT_LATE:
                 queue.become_late(Lateness.LATE)
                 self._engine.wake()
-            case Step.HOLD:
-                self._hold_late(queue)
+                return
             case Step.COUNT_VERY_LATE:
                 queue.become_late(Lateness.VERY_LATE)
-                self._hold_late(queue)
-            case Step.TIME_IS_OVER:
-                self._ask_or_give_up(queue)
 
-    def _hold_late(self, queue: Queue) -> None:
-        """Hold those in *queue* that have waited for a first answer for too long. Let
-        them leave if this is a dry run."""
+        # Those that wait have waited for a first answer for too long, so they are held;
+        # in a dry run, they leave.
         if self._settings.dry_run:
             self.releases.add(queue)
             return
-        self._hold_if_room(queue)
+        if self.held.hold_waiting(queue):
+            self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.lateness is Lateness.VERY_LATE:
             self.log.begin(queue, "slow")
             self._drop_waiting(queue, Drop("too many of its requests are held"))
         self._engine.wake()
-
-    def _hold_if_room(self, queue: Queue) -> None:
-        """Hold as many of those that wait in *queue* as there is room for."""
-        if self.held.hold_waiting(queue):
-            self._reports.set("report", _TELL_SECONDS, sooner=True)
 
     # Answers
 
@@ -314,7 +306,8 @@ class Holding(WaitingRoom):
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
         """Hold those that wait in *queue*, as far as there is room. Drop the others."""
-        self._hold_if_room(queue)
+        if self.held.hold_waiting(queue):
+            self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.count:
             self._table.pin(state.origin)
             self.log.begin(queue, "unreachable")
@@ -342,7 +335,9 @@ class Holding(WaitingRoom):
         if self._cache.get(queue.origin) is not None:
             return False
         self.held.recall(queue)
-        self._wait_for_answer(queue, request)
+        queue.is_answered = False
+        self._flights.to(queue.origin, request)
+        self._flights.settle(queue)
         return True
 
     def finished(self, queue: Queue) -> None:
@@ -354,10 +349,11 @@ class Holding(WaitingRoom):
         self._table.unpin(queue.origin)
         if queue.fails:  # nobody waits any more: a fetch must not keep the crawl open
             self._flights.abandon(queue.origin)
-        if queue.given_up or queue.released:
-            is_on_disk = self.held.disk is not None
-            self.log.end(queue, kept=is_on_disk)
-        self.held.forget(queue)
+        disk = self.held.disk
+        if queue.given_up or queue.logged_as:
+            self.log.end(queue, kept=disk is not None)
+        if disk is not None and queue.released:
+            disk.forget_release(str(queue.origin))
         if queue.fetch or queue.being_told or queue.callers:
             queue.forget_past()  # otherwise the queue itself is forgotten
         self._flights.settle(queue)
@@ -508,7 +504,8 @@ class Holding(WaitingRoom):
                 await self._open_disk(self._disk)
             return
         ran = None
-        if self.held.has_requests or self.closing:
+        tally = self.held.tally
+        if tally.waiting or tally.held or self.closing:
             # The next run counts this time against REP_HOLD_MAX_WAIT, also if this one
             # is killed.
             ran = self.held.now()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -163,8 +163,6 @@ _CALM_SECONDS = 10.0
 _Row: TypeAlias = tuple[Any, ...]
 # Table and key of a row.
 _Place: TypeAlias = tuple[str, Any]
-# A place, and the row that comes there; None: the row there is to be deleted.
-_Change: TypeAlias = tuple[_Place, "_Row | None"]
 
 
 class Journal:
@@ -219,9 +217,9 @@ class Journal:
         self._failed_read: tuple[str, _Row] | None = None
         """A query that failed, and its values: the file works again only once it can be
         read, too."""
-        self._has_logged_failure = False
+        self.has_logged_failure = False
         """Whether the last thing that the log says about the file is that it can't be
-        used."""
+        used. Otherwise, :meth:`flush` has nothing to do."""
         self._last_ids: dict[str, int] = {}
         """The number of the newest row of each table that is numbered."""
         self._put_statements: dict[str, str] = {}
@@ -367,17 +365,13 @@ class Journal:
             return
         with db:
             db.execute("BEGIN IMMEDIATE")
-            # Neighbours that need the same statement are written by one call.
-            for statement, group in groupby(changes.items(), self._statement_for):
-                db.executemany(statement, map(_values_of, group))
+            for (table, key), row in changes.items():
+                if row is None:
+                    db.execute(self._delete_statements[table], (key,))
+                else:
+                    db.execute(self._put_statements[table], row)
         for place in changes:
             del self._pending[place]
-
-    def _statement_for(self, change: _Change) -> str:
-        (table, _), row = change
-        is_deletion = row is None
-        statements = self._delete_statements if is_deletion else self._put_statements
-        return statements[table]
 
     async def flush(self) -> None:
         """Try again to write what couldn't be written. To be called every second, never
@@ -432,9 +426,9 @@ class Journal:
         self.failing_since = self.failing_since or self._failed_at
         self.damaged = self.damaged or is_damaged(error)
         self._gauge.set(True)
-        if self._has_logged_failure:
+        if self.has_logged_failure:
             return
-        self._has_logged_failure = True
+        self.has_logged_failure = True
         consequence = self._if_damaged if self.damaged else self._meanwhile
         logger.warning(
             "Can't use %(path)s (%(error)s): %(consequence)s",
@@ -449,18 +443,11 @@ class Journal:
     def _log_if_usable_again(self) -> None:
         """Log that the file can be used, if the log says that it can't, and it isn't
         damaged."""
-        if not self._has_logged_failure or self.damaged:
+        if not self.has_logged_failure or self.damaged:
             return
-        self._has_logged_failure = False
+        self.has_logged_failure = False
         logger.info(
             "%(path)s can be used again",
             {"path": self._name},
             extra={"spider": self._spider},
         )
-
-
-def _values_of(change: _Change) -> _Row:
-    """Return the values for the statement that writes *change*: a row, or the key of
-    one to delete."""
-    (_, key), row = change
-    return (key,) if row is None else row

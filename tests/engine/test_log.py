@@ -29,7 +29,7 @@ from tests.helpers.recorded import context_of
 from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
-from tests.holding.holds import held
+from tests.holding.holds import let_wait
 
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
@@ -167,7 +167,7 @@ async def test_a_broad_crawl_does_not_flood_the_log(sites: Sites) -> None:
 
 def hold_some(table: HeldRequests, origin: Origin, count: int) -> None:
     for number in range(count):
-        table.hold_waiting(table.add_waiting(origin, held(number).request, None))
+        table.hold_waiting(let_wait(table, origin, number))
 
 
 def test_the_three_origins_with_most_are_named_and_why(

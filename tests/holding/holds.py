@@ -10,7 +10,10 @@ from scrapy import Request, Spider
 from scrapy.utils.test import get_crawler
 
 from scrapy_rep.engine.access import Following
-from scrapy_rep.holding.disk import DiskHold, Held
+from scrapy_rep.holding.disk import DiskHold
+from scrapy_rep.holding.hold import HeldRequests
+from scrapy_rep.origins.queue import Held, Queue
+from scrapy_rep.protocol import Origin
 
 INF = float("inf")
 
@@ -39,6 +42,13 @@ SPIDER = hold_spider()
 def held(number: int, since: float = 0.0, **kwargs: Any) -> Held:
     request = Request(f"{A}/{number}", **kwargs)
     return Held(-request.priority, number, since, request)
+
+
+def let_wait(table: HeldRequests, origin: Origin, number: int) -> Queue:
+    """The queue of *origin*, in which a request with this *number* waits now."""
+    queue = table.queues.setdefault(origin, Queue(origin, table.tally))
+    queue.arrive(table.new_held(queue, held(number).request, None))
+    return queue
 
 
 def unserialisable(number: int, since: float = 0.0, **kwargs: Any) -> Held:

@@ -136,9 +136,9 @@ async def test_very_many_that_can_not_be_read_stop_nobody(
     change(tmp_path / FILE_NAME, "UPDATE held SET request = 5 WHERE id <= 120")
     first = patch.object(
         HeldRequests,
-        "first_leaving",
+        "read_first",
         autospec=True,
-        side_effect=HeldRequests.first_leaving,
+        side_effect=HeldRequests.read_first,
     )
     with first as looks:
         result = await crawl([], {"JOBDIR": str(tmp_path), "REP_DRY_RUN": True})

@@ -13,11 +13,12 @@ import pytest
 from scrapy import FormRequest, Request
 
 from scrapy_rep.engine.access import EngineAccess
-from scrapy_rep.holding.disk import FILE_NAME, dumps, loads
+from scrapy_rep.holding.disk import FILE_NAME
 from scrapy_rep.holding.hold import HeldRequests, Releases
+from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.policy import Drop
-from scrapy_rep.origins.queue import Flight, Held, Queue, Tally
+from scrapy_rep.origins.queue import Flight, Held, Queue, Step, Tally
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
 from tests.helpers.files import ask, change
@@ -29,6 +30,7 @@ from tests.holding.holds import (
     file_of,
     held,
     hold_spider,
+    let_wait,
     numbers,
     opened,
     ran,
@@ -141,7 +143,8 @@ class Colour(str, Enum):
 
 
 @pytest.mark.scrapy_api
-def test_a_request_on_disk_comes_back_as_it_was() -> None:
+def test_a_request_on_disk_comes_back_as_it_was(path: Path) -> None:
+    hold = opened(path)
     request = Request(
         "http://a.example/\u00e9?b=%ff",
         method="POST",
@@ -161,11 +164,12 @@ def test_a_request_on_disk_comes_back_as_it_was() -> None:
         "http://a.example/", formdata={"a": "b"}, dont_filter=True, priority=7
     )
     for one in (request, form):
-        again = loads(dumps(one, SPIDER), SPIDER)
+        again = hold.load(hold.hold(A, Held(0, 1, 0.0, one)))
         assert type(again) is type(one)
         for name in one.attributes:
             assert getattr(again, name) == getattr(one, name)
         assert repr(again.meta) == repr(one.meta)
+    hold.close()
 
 
 @pytest.mark.parametrize("in_order", [True, False])
@@ -216,8 +220,8 @@ async def test_those_of_an_earlier_run_come_before_what_is_held_so_far(
     context, origin = context_of(), Origin.from_url(A)
     table = HeldRequests(context, Origins(context))
     for number in (3, 4):
-        table.hold_waiting(table.add_waiting(origin, held(number).request, None))
-    one = table.add_waiting(origin, held(5).request, None)
+        table.hold_waiting(let_wait(table, origin, number))
+    one = let_wait(table, origin, 5)
     async for _ in table.recover(hold := opened(path)):
         pass
     found = read_all(hold, one.held)
@@ -237,13 +241,30 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     releases = Releases(context, table, Mock(), Mock())
     for number in range(60):
         origin = Origin.from_url(f"http://{number}.example")
-        table.hold_waiting(one := table.add_waiting(origin, held(number).request, None))
+        table.hold_waiting(one := let_wait(table, origin, number))
         releases.add(one)
     change(path, "UPDATE held SET request = 5")
     wakes.clear()
     assert releases.next() is None
     assert wakes and releases
     hold.close()
+
+
+def test_without_room_those_that_come_after_the_answer_is_very_late_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EngineAccess, "wake", lambda _: None)
+    monkeypatch.setattr(EngineAccess, "scheduler_is_foreign", False)
+    context = context_of()
+    holding = Holding(context, Origins(context))
+    holding.held.hold_at_most(1)
+    queue = let_wait(holding.held, Origin.from_url(A), 1)
+    holding.act(queue, Step.COUNT_VERY_LATE)
+    assert (len(queue.held), len(holding.releases.ready)) == (1, 0)
+    let_wait(holding.held, Origin.from_url(A), 2)
+    holding.act(queue, Step.HOLD)
+    assert (len(queue.held), queue.waiting) == (1, [])
+    assert [request.url for request in holding.releases.ready] == [f"{A}/2"]
 
 
 def test_unserialisable_among_others(path: Path) -> None:
