@@ -7,14 +7,16 @@ import logging
 import re
 import sys
 import time
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import Request
+from twisted.internet.defer import CancelledError
 
-from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger, is_heard
+from scrapy_rep.engine.log import BoundedSet, Isolation, Limiter, get_logger, is_heard
 from scrapy_rep.holding import holding
 from scrapy_rep.holding.hold import HeldRequests
 from scrapy_rep.origins.origins import Origins
@@ -30,6 +32,34 @@ from tests.helpers.rows import every_row
 from tests.helpers.servers import Sites
 from tests.helpers.sitemaps import urlset
 from tests.holding.holds import let_wait
+
+
+@pytest.mark.parametrize("in_context", [False, True])
+def test_the_first_bug_of_each_part_is_logged_and_a_cancellation_raised(
+    caplog: pytest.LogCaptureFixture, in_context: bool
+) -> None:
+    crawler: Any = SimpleNamespace(spider=None)
+    isolated = Isolation(crawler)
+
+    def fail(part: str, error: Exception) -> None:
+        if in_context:
+            with isolated(part):
+                raise error
+            return
+        try:
+            raise error
+        except (ZeroDivisionError, CancelledError) as caught:
+            isolated.contain(part, caught)
+
+    for part in ("count", "file", "count", "file"):
+        fail(part, ZeroDivisionError())
+    for part in ("count", "file", "report"):
+        with pytest.raises(CancelledError):
+            fail(part, CancelledError())
+    starts = [record.getMessage().split(".")[0] for record in caplog.records]
+    assert starts == [
+        f"Bug in scrapy-rep: the {part} failed" for part in ("count", "file")
+    ]
 
 
 def test_lines_of_a_kind_are_few(caplog: pytest.LogCaptureFixture) -> None:
