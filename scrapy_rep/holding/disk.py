@@ -25,7 +25,7 @@ from scrapy.utils.request import request_from_dict
 from scrapy_rep.engine.access import Following
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.origins.queue import Held
-from scrapy_rep.storages.journal import Journal
+from scrapy_rep.storages.journal import Journal, first_row
 from scrapy_rep.text import counted
 
 logger = get_logger(__name__)
@@ -163,7 +163,7 @@ class DiskHold:
         self.recovered = {}
         self.earlier_counts = {}
         rows = [_Row(*columns) for columns in db.execute(_SOUND_ROWS)]
-        ran, row_count = db.execute(_TIME_AND_COUNT).fetchone()
+        ran, row_count = first_row(db, _TIME_AND_COUNT)
         released_at: dict[str, float] = dict(db.execute(_RELEASES).fetchall())
         # A killed run has run at least until its last request was held.
         last_held = max((row.since for row in rows), default=0.0)

@@ -32,7 +32,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.seeding.discovery import Discovery, SpiderOptions
 from scrapy_rep.seeding.since import Since
-from scrapy_rep.storages.journal import Journal
+from scrapy_rep.storages.journal import Journal, first_row
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -298,8 +298,8 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
             waiting=pages,
         )
         sites.append(site)
-    done = db.execute("SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
-    has_done = done.fetchone() is not None
+    done = first_row(db, "SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
+    has_done = done is not None
     return _Recovered(sites, _started_at(db), has_done)
 
 
@@ -307,7 +307,7 @@ def _started_at(db: sqlite3.Connection) -> float:
     """Return when the first run with this file began; now, if the file doesn't say."""
     now = time.time()
     db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
-    [started_at] = db.execute("SELECT started_at FROM job WHERE id = 1").fetchone()
+    [started_at] = first_row(db, "SELECT started_at FROM job WHERE id = 1")
     # Others may have written anything, and a clock may have been set back.
     if isinstance(started_at, float) and 0 < started_at <= now:
         return started_at

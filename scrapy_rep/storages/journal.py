@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -47,6 +47,15 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
+def first_row(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> Any:
+    """Return the first row of what *query* finds in *db*; None if it finds nothing.
+
+    All rows are read: a statement that isn't read to its end goes on, and keeps the
+    file locked, until its cursor is freed. PyPy does that at some later time."""
+    rows = db.execute(query, values).fetchall()
+    return rows[0] if rows else None
+
+
 def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
     """Return the statement that made each table, index, view and trigger, by name."""
     rows = db.execute(
@@ -72,7 +81,7 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
         ours = _schema_of(example)
     theirs = _schema_of(db)
     if not theirs:
-        db.execute("PRAGMA journal_mode = WAL")  # kept in the file
+        first_row(db, "PRAGMA journal_mode = WAL")  # kept in the file
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
         different = {name for name, _ in ours.items() ^ theirs.items()}
@@ -255,9 +264,9 @@ class Journal:
         """Prepare the open file, and return what *recover* returns for it."""
         # The event loop writes, so no write may wait for the disk.
         journal_mode = "WAL" if self.path else "MEMORY"
-        db.execute(f"PRAGMA journal_mode = {journal_mode}")
+        first_row(db, f"PRAGMA journal_mode = {journal_mode}")
         db.execute("PRAGMA synchronous = OFF")
-        [state] = db.execute("PRAGMA quick_check(1)").fetchone()
+        [state] = first_row(db, "PRAGMA quick_check(1)")
         if state != "ok":
             # The first line, if there are several, only names the database.
             problem = state.rpartition("\n")[2]
@@ -267,7 +276,7 @@ class Journal:
             self._prepare_statements(table, key, len(columns))
             if key == "id":  # then the table's rows are numbered
                 query = _LAST_ID.format(table=table)
-                [self._last_ids[table]] = db.execute(query).fetchone()
+                [self._last_ids[table]] = first_row(db, query)
         self._set_lock_seconds(db, _LOOP_LOCK_SECONDS)
         return recover(db)
 
@@ -286,7 +295,7 @@ class Journal:
         self._delete_statements[table] = delete
 
     def _set_lock_seconds(self, db: sqlite3.Connection, seconds: float) -> None:
-        db.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
+        first_row(db, f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
 
     # Rows
 

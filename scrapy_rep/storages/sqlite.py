@@ -30,6 +30,7 @@ from scrapy_rep.storages.base import (
 )
 from scrapy_rep.storages.journal import (
     create_tables,
+    first_row,
     is_damaged,
     opened,
     set_aside,
@@ -216,7 +217,7 @@ class SqliteStorage(BatchStorage):
         query = f"SELECT {_PACKED} FROM bodies WHERE sha256 = ?"  # noqa: S608 (all ours)
 
         def load(db: sqlite3.Connection) -> Any:
-            return db.execute(query, (sha256,)).fetchone()
+            return first_row(db, query, (sha256,))
 
         row = self._do(load)
         if row is None:
@@ -258,7 +259,7 @@ class SqliteStorage(BatchStorage):
                 now = time.time()  # after the wait for the lock
                 for turn in turns:
                     key = _TURN_PREFIX + turn.origin
-                    row = db.execute(_LOAD_MOMENT, (key,)).fetchone()
+                    row = first_row(db, _LOAD_MOMENT, (key,))
                     next_moment = None if row is None else row[0]
                     moment = turn.moment(now, next_moment)
                     db.execute(_SAVE_MOMENT, (key, moment + turn.seconds))
@@ -271,7 +272,7 @@ class SqliteStorage(BatchStorage):
         key = _VALUE_PREFIX + name
 
         def load(db: sqlite3.Connection) -> Any:
-            return db.execute(_LOAD_VALUE, (key,)).fetchone()
+            return first_row(db, _LOAD_VALUE, (key,))
 
         row = self._do(load)
         if row is None:
@@ -353,8 +354,8 @@ class SqliteStorage(BatchStorage):
         self._opened = self._path.stat()
         # A power cut may lose new entries: they are fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
-        [mark] = db.execute("PRAGMA application_id").fetchone()
-        [version] = db.execute("PRAGMA user_version").fetchone()
+        [mark] = first_row(db, "PRAGMA application_id")
+        [version] = first_row(db, "PRAGMA user_version")
         if mark == _APPLICATION and version > _VERSION:
             raise sqlite3.NotSupportedError(
                 "it was made by a newer version of scrapy-rep"
