@@ -134,7 +134,7 @@ class RepMiddleware:
         self._gate = Gate(context, origins, holding, self._early, check)
         listeners = self._listeners(discovery)
         crawler.signals.connect(self._opened, signals.spider_opened)
-        origins.notify(*listeners)
+        origins.flights.notify(*listeners)
 
     def _listeners(self, discovery: Discovery) -> list[ResolutionListener]:
         """Return who is told of each answer, in this order. Requests that wait for the

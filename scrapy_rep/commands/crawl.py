@@ -364,7 +364,7 @@ class Lookup(ResolutionListener):
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context, usual_agent)
-        self.origins.notify(self)
+        self.origins.flights.notify(self)
         self._files: dict[Origin, RobotsFile] = {}
         """The files fetched so far. One that failed has the outcome ``UNREACHABLE``."""
 

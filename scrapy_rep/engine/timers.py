@@ -36,6 +36,8 @@ _RETRY_SECONDS = 1.0
 # An alarm's heap may have as many outdated times as it has keys, and this many more,
 # before it is built anew.
 _MOST_OUTDATED = 1000
+# A key is not set anew if that would change its time by less than this many seconds.
+_SAME_SECONDS = 0.001
 
 
 class Alarm:
@@ -60,11 +62,17 @@ class Alarm:
         """Whether *key* is set, and not due yet."""
         return key in self._times
 
-    def set(self, key: Any, seconds: float, *, sooner: bool = False) -> None:
-        """Make *key* due in *seconds*; with *sooner*, only if it isn't due earlier
-        already."""
+    def set(self, key: Any, seconds: float | None, *, sooner: bool = False) -> None:
+        """Make *key* due in *seconds*; None: no more. With *sooner*, do nothing if it
+        is due earlier already."""
+        if seconds is None:
+            self._times.pop(key, None)
+            return
         when = time.monotonic() + seconds
-        if sooner and when >= self._times.get(key, math.inf):
+        latest = self._times.get(key, math.inf)
+        if sooner and when >= latest:
+            return
+        if abs(when - latest) < _SAME_SECONDS:
             return
         self._times[key] = when
         heapq.heappush(self._heap, (when, key))
@@ -75,10 +83,6 @@ class Alarm:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = call_later(max(0.0, seconds), self._ring)
-
-    def forget(self, key: object) -> None:
-        """Make *key* due no more."""
-        self._times.pop(key, None)
 
     def stop(self) -> None:
         """Call back no more."""

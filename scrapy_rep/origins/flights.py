@@ -67,7 +67,7 @@ may raise them, too."""
 
 
 class ResolutionListener:
-    """Is notified of answers (:meth:`.origins.Origins.notify`). A bug in one listener
+    """Is notified of answers (:meth:`Flights.notify`). A bug in one listener
     doesn't affect the others."""
 
     part = "part"
@@ -108,17 +108,15 @@ class Flights:
         self,
         crawler: Crawler,
         ask: Callable[[Flight], Awaitable[OriginState]],
-        tell: Callable[[Flight, OriginState | Exception], Awaitable[None]],
         status_of: Callable[[Origin], tuple[Status, OriginState | None]],
         clock: Callable[[], float],
         limits: Limits,
     ) -> None:
-        """*ask* fetches the flight's robots.txt and updates what is known. *tell* tells
-        listeners the result. *status_of* returns the status of an origin, and what else
-        is known of it. *clock*: seconds for which the crawl has run."""
+        """*ask* fetches the flight's robots.txt and updates what is known. *status_of*
+        returns the status of an origin, and what else is known of it. *clock*: seconds
+        for which the crawl has run."""
         self._crawler = crawler
         self._ask = ask
-        self._tell = tell
         self._status_of = status_of
         self._isolated = Isolation(crawler)
         """Logs a bug in place of raising it (engine/log.py)."""
@@ -127,6 +125,8 @@ class Flights:
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
         """Of the origins with a fetch, or with somebody who waits."""
+        self._listeners: list[ResolutionListener] = []
+        """Are notified of answers, one after the other."""
         self._room = WaitingRoom()
         """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
@@ -164,6 +164,11 @@ class Flights:
     def serve(self, room: WaitingRoom) -> None:
         """From now on, *room* acts for the requests at the gate."""
         self._room = room
+
+    def notify(self, *listeners: ResolutionListener) -> None:
+        """From now on, notify *listeners*, too, of answers: in this order, after those
+        that are notified already."""
+        self._listeners += listeners
 
     # Who waits
 
@@ -231,7 +236,7 @@ class Flights:
             return
         has_fetch = queue.fetch is not None or queue.being_told
         if not (has_fetch or queue.has_requests or queue.callers):
-            self._alarm.forget(origin)
+            self._alarm.set(origin, None)
             del self.queues[origin]
             return
         status: Status = UNKNOWN
@@ -240,11 +245,10 @@ class Flights:
             status, _ = self._status_of(origin)
         now = self.clock()
         due = steps(status, queue, now, self.limits)
+        seconds = None
         if due:
-            moment = min(due.values())
-            self._alarm.set(origin, moment - now)
-        else:
-            self._alarm.forget(origin)
+            seconds = min(due.values()) - now
+        self._alarm.set(origin, seconds)
 
     def _wake_up(self, origin: Origin) -> None:
         """Do what is due for *origin*."""
@@ -426,7 +430,11 @@ class Flights:
         self.settle(queue)
         self._telling.add(flight)
         try:
-            await self._tell(flight, state)
+            for listener in self._listeners:
+                try:
+                    await listener.resolved(state, flight)
+                except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
+                    self._isolated.contain(listener.part, bug)
         finally:
             self._telling.remove(flight)
             self._landed(queue, flight)
@@ -440,7 +448,7 @@ class Flights:
             return
         if flight.is_abandoned:
             # Only listeners are told: nobody waits for it.
-            await self._tell(flight, FetchAbandoned())
+            self._notify_of_failure(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
             logger.error(
@@ -453,10 +461,16 @@ class Flights:
         queue.end_fetch(flight, self.clock())
         flight.result = _as_bug(error)
         try:
-            await self._tell(flight, flight.result)
+            self._notify_of_failure(flight, flight.result)
         finally:
             self._give_up(queue, flight.result)
             self.settle(queue)
+
+    def _notify_of_failure(self, flight: Flight, error: Exception) -> None:
+        """Tell the listeners that *flight* has no answer, and why."""
+        for listener in self._listeners:
+            with self._isolated(listener.part):
+                listener.failed(flight.origin, error)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
         """Let those go on who wait for *flight*: all listeners have been told, or one

@@ -5,14 +5,13 @@ from __future__ import annotations
 from scrapy import Request
 
 from scrapy_rep.engine.access import Chain
-from scrapy_rep.engine.log import Isolation
 from scrapy_rep.origins.agents import AGENT_KEY, USUAL_URL, Agents, origin_of, path_in
 from scrapy_rep.origins.cache import RobotsCache
 from scrapy_rep.origins.choices import Choices, chosen
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.crawl_delay import CrawlDelay
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import Flights, ResolutionListener
+from scrapy_rep.origins.flights import Flights
 from scrapy_rep.origins.policy import Policy
 from scrapy_rep.origins.queue import Flight, Limits
 from scrapy_rep.origins.state import OriginState
@@ -62,21 +61,10 @@ class Origins:
         self.flights = Flights(
             context.crawler,
             self._ask,
-            self._tell,
             self.cache.status_of,
             context.running,
             limits_of(settings),
         )
-        self._listeners: list[ResolutionListener] = []
-        """Notified of answers, one after the other. RepMiddleware (middleware.py) says
-        why in this order."""
-        self._isolated = Isolation(context.crawler)
-        """Logs a bug in place of raising it (engine/log.py)."""
-
-    def notify(self, *listeners: ResolutionListener) -> None:
-        """From now on, notify *listeners*, too, of answers: in this order, after those
-        who are notified already."""
-        self._listeners += listeners
 
     async def _ask(self, flight: Flight) -> OriginState:
         """Get a flight's robots.txt fetched. Return what is known now. Raises
@@ -113,18 +101,6 @@ class Origins:
         prefix = usual_url[1] + "/"
         self.table.add_prefix(state, prefix)
         return state
-
-    async def _tell(self, flight: Flight, result: OriginState | Exception) -> None:
-        """Notify the listeners of the *result* of a flight, before requests that wait
-        go on."""
-        for listener in self._listeners:
-            try:
-                if isinstance(result, Exception):
-                    listener.failed(flight.origin, result)
-                else:
-                    await listener.resolved(result, flight)
-            except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
-                self._isolated.contain(listener.part, bug)
 
     def find(self, request: Request) -> tuple[OriginState | Origin, str]:
         """Return what is known of the request's origin, or the origin if a fetch is

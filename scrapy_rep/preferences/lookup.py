@@ -195,11 +195,6 @@ class TdmOrigin(Origin):
         return super().__str__() + TDMREP_PATH
 
 
-async def _tell_nobody(flight: Flight, result: object) -> None:
-    """Do nothing with the answer for a tdmrep.json: nobody waits to be told, unlike
-    with a robots.txt."""
-
-
 class Known(NamedTuple):
     """What a crawl knows of a request's origin."""
 
@@ -233,7 +228,6 @@ class UsageLookup:
         self._flights = Flights(
             context.crawler,
             files.ask,
-            _tell_nobody,
             files.status_of,
             context.running,
             limits_of(settings),

@@ -155,7 +155,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.patches.append(patcher)
         patcher.start()
         self.listener = SlowListener()
-        self.origins.notify(self.listener)
+        self.origins.flights.notify(self.listener)
         self.asked: dict[Origin, Deferred[Answer]] = {}
         self.number = itertools.count()
         self.at_the_gate: set[Request] = set()

@@ -18,7 +18,12 @@ from scrapy.utils.test import get_crawler
 from twisted.internet.defer import CancelledError, Deferred
 
 from scrapy_rep.origins.fetcher import Fetcher
-from scrapy_rep.origins.flights import Flights, WaitingRoom, is_ending_with_loop
+from scrapy_rep.origins.flights import (
+    Flights,
+    ResolutionListener,
+    WaitingRoom,
+    is_ending_with_loop,
+)
 from scrapy_rep.origins.queue import (
     CrawlEnding,
     FetchAbandoned,
@@ -28,6 +33,7 @@ from scrapy_rep.origins.queue import (
     Step,
     StillWaiting,
 )
+from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import UNKNOWN, Status, Unreachable
 from scrapy_rep.protocol import Origin
 from tests.helpers.crawling import captured_log
@@ -41,7 +47,7 @@ def none_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scrapy_rep.origins.queue.SLOW_SECONDS", NEVER)
 
 
-class FlightsByHand:
+class FlightsByHand(ResolutionListener):
     def __init__(
         self, concurrency: int = 1, status: Status = UNKNOWN, max_wait: float = NEVER
     ) -> None:
@@ -56,9 +62,8 @@ class FlightsByHand:
         self.told: list[object] = []
         limits = Limits(grace=NEVER, max_wait=max_wait, fetch=NEVER)
         known = lambda origin: (status, None)
-        self.flights = Flights(
-            crawler, self.ask, self.tell, known, time.monotonic, limits
-        )
+        self.flights = Flights(crawler, self.ask, known, time.monotonic, limits)
+        self.flights.notify(self)
 
     async def ask(self, flight: Flight) -> Any:
         self.asked.append(flight.origin.host)
@@ -70,8 +75,11 @@ class FlightsByHand:
         finally:
             self.in_the_air -= 1
 
-    async def tell(self, flight: Flight, result: object) -> None:
-        self.told.append(result)
+    async def resolved(self, state: OriginState, flight: Flight) -> None:
+        self.told.append(state)
+
+    def failed(self, origin: Origin, error: Exception) -> None:
+        self.told.append(error)
 
     def begin(self, *hosts: str, again: bool = False) -> list[Flight]:
         return [self.flights.to(origin(host), again=again) for host in hosts]
