@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,13 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scrapy_rep.holding.disk import dumps
 from tests.fuzz.strategies import columns
 from tests.holding.holds import INF, SPIDER, A, B, held, numbers, opened, read_all
 
 pytestmark = pytest.mark.slow
 GOOD = held(1).request
-SEED = dumps(GOOD, SPIDER)
+SEED = pickle.dumps(GOOD.to_dict(spider=SPIDER), pickle.HIGHEST_PROTOCOL)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_columns_of_any_kind(
         db.executescript(
             "DELETE FROM held; DELETE FROM clock; DELETE FROM sqlite_sequence"
         )
-        good = (A, 1.0, 0, dumps(GOOD, SPIDER), 9, 7)
+        good = (A, 1.0, 0, SEED, 9, 7)
         db.execute("INSERT INTO held VALUES (1, ?, ?, ?, ?, ?, ?)", good)
         query = f"INSERT INTO held VALUES ({row}, {', '.join(kinds[:6])})"  # noqa: S608 (of COLUMNS)
         db.execute(query, values[:6])
