@@ -31,6 +31,7 @@ from scrapy.utils.python import global_object_name
 from twisted.internet.defer import CancelledError
 
 from scrapy_rep.engine.access import StopAtStart, in_shell, is_interactive
+from scrapy_rep.engine.failures import PastFailures
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.exceptions import (
     NotFetched,
@@ -42,6 +43,7 @@ from scrapy_rep.holding.early import EarlyDrops
 from scrapy_rep.holding.gate import Gate
 from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.agents import (
+    AGENT_HEADER,
     AGENT_KEY,
     FOREIGN_SCHEME,
     SCHEME_LENGTH,
@@ -108,6 +110,7 @@ class RepMiddleware:
         """What the gate has decided about requests, some of which are on their way
         here."""
         self._count = context.stats.inc_value
+        self._past_failures = PastFailures(context.engine)
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)
         check = None
@@ -193,7 +196,9 @@ class RepMiddleware:
             and _MARKS.isdisjoint(request.meta)
             and not self._verdicts
             and (self._seeding is None or prefix in self._seeding.visited_prefixes)
-            and (self.agents.fixed or "User-Agent" not in (request.headers or ()))
+            and (
+                self.agents.fixed or AGENT_HEADER not in request.headers.keys()  # noqa: SIM118
+            )
         ):
             path = url[slash:]
             if "#" in path:
@@ -481,23 +486,24 @@ class RepMiddleware:
             self.decisions.dropped(request, error, state, direct=direct)
         if self.decisions.dry_run:
             return None
+        if not direct:
+            self._past_failures.add(request, error)
         return error
 
     # What EarlyDrops (holding/early.py) asks about a request before it is scheduled
 
     def _refusal(
-        self, request: Request, state: OriginState, path: str
+        self, request: Request, state: OriginState, path: str, key: int | None
     ) -> RobotsDisallowed | None:
         """Return what *request* would fail with if it came here now; None if it would
         pass, or if that isn't known without waiting. *state*, which is known of its
-        origin, is fresh."""
+        origin, is fresh. *key* stands for the rule in ``state.rules`` that forbids it;
+        None: other rules may decide."""
         if path == ROBOTS_PATH:
             return None
         decision: Decision | None
-        if state.rules is not None and self.agents.is_usual(request):
-            # As on the fast path.
-            key = state.rules.find(comparable(path))
-            decision = None if allows(key) else self.origins.decision(state, key)
+        if key is not None:  # as on the fast path
+            decision = self.origins.decision(state, key)
         else:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):

@@ -673,6 +673,12 @@ class EngineAccess:
         done: Deferred[None] = scraper.enqueue_scrape(failure, copied)
         return done
 
+    def is_in_progress(self, request: Request) -> bool:
+        """Whether the engine has taken *request* from the scheduler, and isn't done
+        with it."""
+        slot = self._engine._slot
+        return slot is not None and request in slot.inprogress
+
     @staticmethod
     def has_errback(request: Request) -> bool:
         """Whether *request* has an errback that does something. A CrawlSpider gives

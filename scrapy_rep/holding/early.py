@@ -29,7 +29,8 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh
-from scrapy_rep.protocol.matching import comparable
+from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.recorder import Recorder
 
 logger = get_logger(__name__)
@@ -40,11 +41,13 @@ logger = get_logger(__name__)
 _MOST_ERRBACKS = 1000
 
 RefusalFinder: TypeAlias = Callable[
-    [Request, OriginState, str], RobotsDisallowed | None
+    [Request, OriginState, str, int | None], RobotsDisallowed | None
 ]
 """Returns what the middleware would raise for a request, given the state of its origin
-(which is fresh) and the path that rules match; None if the request passes, or if that
-can't be known without waiting."""
+(which is fresh), the path that rules match, and what :meth:`EarlyDrops.enqueue_request`
+has found in the state's rules: the key of the rule that decides; None if they don't
+decide about this request, or aren't known. Returns None if the request passes, or if
+that can't be known without waiting."""
 
 
 class EarlyDrops:
@@ -154,15 +157,13 @@ class EarlyDrops:
         path = url[slash:]
         if "#" in path:
             path = path[: path.index("#")]
-        rules = state.rules
-        if (
-            rules is not None
-            and rules.allows(comparable(path))
-            and self._has_usual_agent(request)
-        ):
-            return self._enqueue(request)
+        key = None
+        if state.rules is not None and self._has_usual_agent(request):
+            key = state.rules.find(comparable(path))
+            if allows(key) or path == ROBOTS_PATH:
+                return self._enqueue(request)
         may_drop = self._may_drop(request, state, prefix)
-        if may_drop and self._drop_if_refused(request, state, path):
+        if may_drop and self._drop_if_refused(request, state, path, key):
             return True  # as if the scheduler had taken it
         return self._enqueue(request)
 
@@ -180,11 +181,13 @@ class EarlyDrops:
             and not self._may_seed(request, prefix)
         )
 
-    def _drop_if_refused(self, request: Request, state: OriginState, path: str) -> bool:
+    def _drop_if_refused(
+        self, request: Request, state: OriginState, path: str, key: int | None
+    ) -> bool:
         """Drop *request* if the rules refuse it, and if there is room for its errback.
-        Return whether it was dropped."""
+        Return whether it was dropped. *key*: as ``RefusalFinder`` takes it."""
         try:
-            error = self._refusal(request, state, path)
+            error = self._refusal(request, state, path, key)
         except Exception:  # noqa: BLE001 (of a project's overrules())
             return False  # it fails the request later, in the middleware
         if error is None:

@@ -57,6 +57,10 @@ def path_in(request: Request) -> str:
     return path_of(urlsplit(request.url).geturl())
 
 
+AGENT_HEADER = b"User-Agent"
+"""A key of ``request.headers``, as it is there. It is looked up in ``headers.keys()``,
+since Scrapy's headers take several microseconds to normalize a key."""
+
 AGENT_KEY = "rep_user_agent"
 """The meta key by which a request names its agent."""
 
@@ -202,7 +206,9 @@ class Agents:
         :meth:`chain_of` has to tell."""
         if AGENT_KEY in request.meta:
             return False
-        return self.fixed or "User-Agent" not in (request.headers or ())
+        if self.fixed:
+            return True
+        return AGENT_HEADER not in request.headers.keys()  # noqa: SIM118
 
     def chain_of(self, request: Request) -> Chain:
         """Return the chain of *request*; empty if it has no token (then ``*``

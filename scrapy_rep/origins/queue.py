@@ -275,7 +275,7 @@ class Lateness(Enum):
     """How long the answer to a fetch has been awaited. While a first answer is late,
     fewer of those who wait count (:attr:`Queue.counted`), so that the gate goes on.
     Once it is very late, requests for which there is no room are turned away: those
-    that wait (``Holding._hold_late``) and those that come (``Gate._is_full``)."""
+    that wait (``Holding.act``) and those that come (``Gate._keep_unless_full``)."""
 
     NOT_LATE = "as usual"
     LATE = "longer than most take"

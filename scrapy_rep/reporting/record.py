@@ -187,7 +187,8 @@ _WALL_WORDS = (
     b"are you a robot",
     b"verify you are",
 )
-_BOT_WALL = "bot wall"
+BOT_WALL = "bot wall"
+"""The kind of failure (:func:`kind_of`) if a bot wall answered."""
 # If a bot wall answered for an unreachable origin, the failure's reason has one of
 # these in it.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
@@ -288,14 +289,6 @@ def _has_wall_words(page: bytes) -> bool:
     return any(words in text for words in _WALL_WORDS)
 
 
-def is_of_wall(outcome: str, entry: Entry) -> bool:
-    """Whether a bot wall answered for robots.txt. *outcome*: the answer's, one of
-    :data:`OUTCOMES`."""
-    if outcome == "unreachable":
-        return kind_of(entry.error) == _BOT_WALL
-    return outcome == "challenge"
-
-
 def kind_of(reason: str | None) -> str:
     """Return why a robots.txt is unreachable, in a word or two. *reason*:
     ``Entry.error``, which is ``HTTP 503`` and more words, or the class of an exception,
@@ -304,7 +297,7 @@ def kind_of(reason: str | None) -> str:
     name = reason.partition(":")[0]
     if name.startswith("HTTP "):
         if any(sign in reason for sign in _SIGNS_OF_A_WALL):
-            return _BOT_WALL
+            return BOT_WALL
         return name[: len("HTTP 503")]
     if name in _KINDS_OF_FAILURES:
         return _KINDS_OF_FAILURES[name]

@@ -38,11 +38,12 @@ from scrapy_rep.origins.status import Stale
 from scrapy_rep.protocol import Decision, Origin
 from scrapy_rep.protocol.availability import Outcome
 from scrapy_rep.reporting.record import (
+    BOT_WALL,
     ChangeWatch,
     answer_fields,
     detailed,
     fields_of,
-    is_of_wall,
+    kind_of,
     outcome_of_answer,
 )
 from scrapy_rep.reporting.record_file import RecordFile
@@ -192,9 +193,7 @@ class Recorder(ResolutionListener):
         storage, or a failure."""
         answer = flight.answer
         try:
-            self._counts.fetches += flight.fetches
-            self._count_answer(answer, flight.fetches)
-            self._count_outcome(state, answer)
+            self._count_answer(state, flight)
         except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
             self._isolated.contain(Counts.part, bug)
         if answer is not None and answer.outcome is Outcome.UNREACHABLE:
@@ -221,13 +220,35 @@ class Recorder(ResolutionListener):
                 change=change,
             )
 
-    def _count_outcome(self, state: OriginState, answer: Answer | None) -> None:
-        """Count, for the summary, how an origin answered. *answer*: None if it comes
-        from the storage."""
-        outcome, _ = outcome_of_answer(state.entry, answer)
-        if is_of_wall(outcome, state.entry):
+    def _count_answer(self, state: OriginState, flight: Flight) -> None:
+        """Count the answer to *flight* in Scrapy's stats, and for the summary."""
+        self._counts.fetches += flight.fetches
+        inc_value = self._stats.inc_value
+        entry = state.entry
+        status = entry.status
+        answer = flight.answer
+        if answer is None:  # it comes from the storage
+            inc_value("rep/cache/recalled")
+        else:
+            status = answer.status
+            inc_value(f"rep/outcome/{answer.outcome.value}")
+            # Without a fetch, a setting has the answer (REP_OVERRIDES, say).
+            if flight.fetches:
+                # Scrapy's own names, for dashboards written for the built-in
+                # middleware.
+                inc_value("robotstxt/request_count")
+                error = answer.error
+                if status is not None:
+                    inc_value("robotstxt/response_count")
+                    inc_value(f"robotstxt/response_status_count/{status}")
+                elif error is not None and not isinstance(error, IgnoreRequest):
+                    inc_value(f"robotstxt/exception_count/{type(error)}")
+        outcome, _ = outcome_of_answer(entry, answer)
+        is_of_wall = outcome == "challenge"
+        if outcome == "unreachable":
+            is_of_wall = kind_of(entry.error) == BOT_WALL
+        if is_of_wall:
             self._count_wall(state)
-        status = state.entry.status if answer is None else answer.status
         outcome = detailed(outcome, status, forbids=state.forbids_all)
         self._counts.note_answer(state.origin, outcome)
 
@@ -267,24 +288,6 @@ class Recorder(ResolutionListener):
             "sign": sign,
         }
         self._wall_log.log(message, values, self._context.spider)
-
-    def _count_answer(self, answer: Answer | None, fetches: int) -> None:
-        """Count an answer in Scrapy's stats. *answer*: None if it comes from the
-        storage; *fetches*: how many requests it took."""
-        inc_value = self._stats.inc_value
-        if answer is None:
-            inc_value("rep/cache/recalled")
-            return
-        inc_value(f"rep/outcome/{answer.outcome.value}")
-        if not fetches:
-            return  # a setting has the answer (REP_OVERRIDES, say)
-        # Scrapy's own names, for dashboards written for the built-in middleware.
-        inc_value("robotstxt/request_count")
-        if answer.status is not None:
-            inc_value("robotstxt/response_count")
-            inc_value(f"robotstxt/response_status_count/{answer.status}")
-        elif answer.error is not None and not isinstance(answer.error, IgnoreRequest):
-            inc_value(f"robotstxt/exception_count/{type(answer.error)}")
 
     def _log_failure(self, state: OriginState, answer: Answer) -> None:
         """Log that robots.txt is unreachable, and what follows from it."""
