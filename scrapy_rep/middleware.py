@@ -57,7 +57,7 @@ from scrapy_rep.origins.queue import CrawlEnding, StillWaiting
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Stale, Status, Unrestricted
 from scrapy_rep.protocol import Decision, Origin
-from scrapy_rep.protocol.matching import ALLOW, SHORTEST, allows, comparable
+from scrapy_rep.protocol.matching import ALLOW, SHORTEST, comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.record import IMPOLITE, OVERRULED
 from scrapy_rep.reporting.recorder import ChoiceListener, Recorder, Refusal, Signals

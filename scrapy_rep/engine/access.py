@@ -676,7 +676,7 @@ class EngineAccess:
     def is_in_progress(self, request: Request) -> bool:
         """Whether the engine has taken *request* from the scheduler, and isn't done
         with it."""
-        slot = self._engine._slot
+        slot = self._crawler.engine._slot
         return slot is not None and request in slot.inprogress
 
     @staticmethod
