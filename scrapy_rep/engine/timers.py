@@ -165,11 +165,13 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
         if not (done.called or is_over):
             done.callback(result)  # a Failure goes to the errbacks
 
+    def give_up() -> None:
+        finish(Failure(late))  # type: ignore[no-untyped-call]
+
     waiting.addBoth(finish)
     timer = None
     if seconds is not None:
-        failure = Failure(late)  # type: ignore[no-untyped-call]
-        timer = call_later(seconds, finish, failure)
+        timer = call_later(seconds, give_up)
     try:
         return await maybe_deferred_to_future(done)
     finally:

@@ -190,7 +190,9 @@ def answer_of(
         # Retry-After says that the error is a passing one, whatever its page says.
         soft_404 = soft_404 and "Retry-After" not in headers
         outcome = outcome_of(status, body, soft_404=soft_404)
-    wall = wall_sign(headers)
+    wall = ""
+    if not _WALL_HEADERS.isdisjoint(headers):
+        wall = wall_sign(headers)
     return Answer(outcome, url, hops, status, headers, body, note=note, wall=wall)
 
 
@@ -372,6 +374,12 @@ def header_text(headers: Headers | None, name: str) -> str | None:
     if not 0 < len(text) < MAX_HEADER:
         return None
     return text.decode("latin-1")
+
+
+_WALL_HEADERS = frozenset(
+    sign.partition(":")[0].title().encode("ascii") for sign in WALL_SIGNS
+)
+"""The names of headers that may be a bot wall's, as ``Headers`` writes them."""
 
 
 def wall_sign(headers: Headers) -> str:

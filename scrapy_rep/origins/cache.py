@@ -205,10 +205,14 @@ class RobotsCache:
         entry = state.entry
         robots = state.robots
         obey_global = always or self._settings.obey_global_group
-        if robots is None or robots.is_read(agent, obey_global):
+        if robots is None:
+            return
+        # A body that is at hand has just come, so nobody has read it.
+        if not body and robots.is_read(agent, obey_global):
             return
         body = body or entry.body
         with_delay = bool(self._settings.crawl_delay)
+        must_wait = self._reading.locked
         await maybe_deferred_to_future(self._reading.acquire())
         try:
             # A storage may have answered for hundreds of origins at once: other tasks
@@ -220,7 +224,7 @@ class RobotsCache:
             # have changed. A file that has changed is read all the same, for nothing.
             if state.entry is entry:
                 robots = state.robots or robots
-            if robots.is_read(agent, obey_global):
+            if must_wait and robots.is_read(agent, obey_global):
                 return
             if len(body) > LARGE_BYTES:
                 # Read into a copy, which other requests don't see before it is ready.
