@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
+from contextlib import suppress
 
 from scrapy import Request
 
@@ -12,6 +12,8 @@ from scrapy_rep.engine.access import EngineAccess
 # Failures that are kept at most, until the engine is done with them. Usually there are
 # as few as requests in progress.
 _MOST_FAILURES = 100
+# The modules that pass on what a request fails with.
+_CLEARED_MODULES = ("scrapy.", "scrapy_rep.", "twisted.")
 
 
 class PastFailures:
@@ -21,8 +23,8 @@ class PastFailures:
     frames refer to it. Its traceback refers to these frames. So there are reference
     cycles of some 90 objects for each request that fails, the request among them. If
     most requests of a crawl are refused, the garbage collector takes a quarter of the
-    crawl's CPU time. Without traceback and local variables, nearly all of these objects
-    are freed at once.
+    crawl's CPU time. Without the frames' local variables, nearly all of these objects
+    are freed at once. The traceback stays, for a project that keeps the exception.
     """
 
     def __init__(self, engine: EngineAccess) -> None:
@@ -33,10 +35,8 @@ class PastFailures:
 
     def add(self, request: Request, error: Exception) -> None:
         """Note that *request*, which the engine has taken from the scheduler, is about
-        to fail with *error*; and free what failures that are over have left behind.
-
-        If *request* has an errback, *error* keeps its traceback, since the project may
-        look at it later.
+        to fail with *error*; and free what failures that are over have left behind,
+        except those of requests with an errback: the project may look at them later.
         """
         failures = self._failures
         while failures:
@@ -44,7 +44,19 @@ class PastFailures:
             if self._engine.is_in_progress(past_request):
                 break
             failures.popleft()
-            traceback.clear_frames(past_error.__traceback__)
-            past_error.with_traceback(None)
+            _clear_frames(past_error)
         if not self._engine.has_errback(request):
             failures.append((request, error))
+
+
+def _clear_frames(error: Exception) -> None:
+    """Free the local variables of the functions that passed *error* on. Those of the
+    project's own functions stay."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(_CLEARED_MODULES):
+            with suppress(RuntimeError):  # it still runs
+                frame.clear()
+        trace = trace.tb_next

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from traceback import walk_tb
 from typing import Any
 from weakref import ref
 
@@ -11,7 +12,9 @@ import pytest
 from scrapy import Request, Spider, signals
 from twisted.python.failure import Failure
 
+from scrapy_rep import RepMiddleware
 from scrapy_rep.engine.failures import PastFailures
+from scrapy_rep.exceptions import RobotsDisallowed
 from scrapy_rep.holding.early import EarlyDrops
 from tests.helpers.behaviours import RULES
 from tests.helpers.crawling import CrawlResult, ListSpider, crawl
@@ -47,11 +50,15 @@ class RefusedSpider(ListSpider):
         self.failures.append(failure)
 
 
-class KeepingSpider(RefusedSpider):
+class RefusedErrbackSpider(RefusedSpider):
     has_errback = True
 
 
-async def refused(sites: Sites, spider: type[RefusedSpider]) -> tuple[CrawlResult, int]:
+async def refused(
+    sites: Sites,
+    spider: type[RefusedSpider],
+    settings: dict[str, Any] | None = None,
+) -> tuple[CrawlResult, int]:
     """Crawl with *spider*. Return the result, and how many requests were alive when the crawl ended."""
     site, alive = sites.add(robots=RULES), []
     requests: list[ref[Request]] = []
@@ -64,6 +71,7 @@ async def refused(sites: Sites, spider: type[RefusedSpider]) -> tuple[CrawlResul
 
     result = await crawl(
         spider,
+        settings,
         requests=[site.url("/")],
         signal_handlers={
             signals.request_scheduled: seen,
@@ -90,7 +98,37 @@ async def test_without_it_they_stay(
 
 
 async def test_an_errback_may_keep_the_traceback(sites: Sites) -> None:
-    result, _ = await refused(sites, KeepingSpider)
+    result, _ = await refused(sites, RefusedErrbackSpider)
     failures = result.spider.failures
     assert len(failures) == COUNT
-    assert all(failure.value.__traceback__ is not None for failure in failures)
+    for failure in failures:
+        trace = failure.value.__traceback__
+        assert trace is not None and trace.tb_frame.f_locals
+
+
+class Catching(RepMiddleware):
+    """A project's, which keeps what requests fail with."""
+
+    caught: list[tuple[Exception, int]] = []
+
+    async def process_request(self, request: Request) -> None:  # type: ignore[override]
+        mine = len(self.caught)
+        try:
+            outcome = super().process_request(request)
+            if outcome is not None:
+                await outcome
+        except RobotsDisallowed as error:
+            self.caught.append((error, mine))
+            raise
+
+
+async def test_a_projects_own_code_keeps_traceback_and_variables(sites: Sites) -> None:
+    Catching.caught.clear()
+    settings = {"DOWNLOADER_MIDDLEWARES": {Catching: 100}}
+    await refused(sites, RefusedSpider, settings)
+    assert len(Catching.caught) == COUNT
+    for error, mine in Catching.caught:
+        frames = dict.fromkeys(frame for frame, _ in walk_tb(error.__traceback__))
+        [own] = [frame for frame in frames if frame.f_globals["__name__"] == __name__]
+        assert own.f_locals["mine"] == mine
+        assert len(frames) > 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import logging
 import sys
 import weakref
 from collections import Counter
@@ -178,8 +179,14 @@ async def test_items_are_told_how_their_page_may_be_used(site: Site) -> None:
 
 def test_a_crawl_that_is_over_is_forgotten() -> None:
     """What is known of its origins takes megabytes."""
-    crawler = get_crawler(settings_dict={"ROBOTSTXT_OBEY": True, "REP_TDMREP": True})
-    rep = RepMiddleware.from_crawler(crawler)
+    settings = {"ROBOTSTXT_OBEY": True, "REP_TDMREP": True}
+    # pytest keeps log records, and Scrapy's refer to the crawler.
+    logging.disable()
+    try:
+        crawler = get_crawler(settings_dict=settings)
+        rep = RepMiddleware.from_crawler(crawler)
+    finally:
+        logging.disable(logging.NOTSET)
     assert isinstance(rep, RepMiddleware)
     assert lookup_of(rep) is lookup_of(rep)
     crawler.rep = rep  # type: ignore[attr-defined]  # as the engine does
