@@ -33,7 +33,7 @@ from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.utils.defer import deferred_from_coro
 
-from scrapy_rep.engine.access import Stage
+from scrapy_rep.engine.access import Stage, concurrency_of
 from scrapy_rep.engine.log import get_logger
 from scrapy_rep.engine.timers import SLICE_SECONDS
 from scrapy_rep.holding.early import EarlyDrops
@@ -93,6 +93,10 @@ class Gate:
         """Whether the scheduler has only requests that the gate handed back to it,
         since there was no room to hold them here. The engine asks again at its next
         event, after some seconds at most."""
+        self._enough_origins = concurrency_of(context.crawler)
+        """While this many origins have requests that are about to leave, the gate takes
+        the scheduler's requests one by one, so as not to get further ahead of the
+        downloader."""
         self._is_schedulers_turn = False
         """Whether the scheduler is asked before ``Releases``."""
         self._idle_since: float | None = None
@@ -169,14 +173,19 @@ class Gate:
         has_leaving = bool(self._releases.turns or self._releases.ready)
         scheduler_had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
         self._is_schedulers_turn = has_leaving and not scheduler_had_turn
+        is_far_ahead = len(self._releases.turns) >= self._enough_origins
+        only_one = is_far_ahead and self._is_schedulers_turn
         request = None
         if has_leaving and not self._is_schedulers_turn:
             request = self._next_released()
         if request is None:
             self._is_scheduler_exhausted = False
-            request = self._next_of_scheduler()
+            request = self._next_of_scheduler(only_one=only_one)
         if request is None and self._is_schedulers_turn:
             request = self._next_released()
+        if request is None and only_one:
+            # Of those that are about to leave, none can: their download slots are full.
+            request = self._next_of_scheduler(only_one=False)
         if request is not None:
             self._idle_since = None
         return request
@@ -200,10 +209,11 @@ class Gate:
             self._known_at_gate[request] = state, state.counts_as
         return request
 
-    def _next_of_scheduler(self) -> Request | None:
+    def _next_of_scheduler(self, *, only_one: bool) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in
         place of one that stays; None if there is none. Then the engine needn't ask
-        again soon: it is woken when an answer comes, or is late."""
+        again soon: it is woken when an answer comes, or is late. *only_one*: look at
+        one request only."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
             # The scheduler may itself call the methods that we have replaced.
@@ -223,6 +233,8 @@ class Gate:
                 return request
             if self._releases.ready:
                 return self._next_released()
+            if only_one:
+                return None
             is_slice_over = time.perf_counter() >= slice_end
             if is_slice_over and not self._is_scheduler_exhausted:
                 self._engine.wake()  # it asks again after other events

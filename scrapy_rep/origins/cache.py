@@ -509,7 +509,9 @@ class RobotsCache:
             entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
         now = self._clock()
-        until = usable_until(entry, now, self._settings)
+        until = entry.fresh_until
+        if is_stored or entry.unreachable_since is not None:
+            until = usable_until(entry, now, self._settings)
         setting = ""
         forbids_all = False
         if choices is not None:

@@ -199,7 +199,12 @@ class Hop:
             self.allowance.in_all -= time.monotonic() - began
             # Close it now: otherwise the downloader would start a page in this place.
             self.slot.close()
-        return keep_what_counts(response, transfer)
+        # Handlers that send `bytes_received` were stopped before
+        # (Fetcher._bytes_received()).
+        is_cut = len(response.body) > READ_BYTES
+        if is_cut or "Content-Encoding" in response.headers:
+            response = keep_what_counts(response, transfer)
+        return response
 
 
 def _as_failure(failure: Failure) -> Failure:
@@ -257,8 +262,6 @@ def keep_what_counts(response: Response, transfer: Transfer) -> Response:
     would drop the status and the other headers with a body that it can't decode."""
     transfer.encodings = response.headers.getlist("Content-Encoding")
     response.headers.pop("Content-Encoding", None)
-    # Handlers that send `bytes_received` were stopped before
-    # (Fetcher._bytes_received()).
     if len(response.body) > READ_BYTES:
         transfer.cut = True
         response = response.replace(body=response.body[:READ_BYTES])

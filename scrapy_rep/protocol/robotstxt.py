@@ -473,9 +473,31 @@ class Groups:
             elif name is not None and len(values) > rules_before:
                 # A group ends with the first user-agent line after a rule.
                 is_in_group = False
-            if is_in_group:
-                _collect(stretch, agent_line, values, numbers)
+            first_line = agent_line
             agent_line += stretch.count("\n") + 1
+            if not is_in_group:
+                continue
+            if "#" in stretch:
+                stretch = _LINE_COMMENT.sub("", stretch)
+            # A rule's number is its line, counted down from ALLOW - 1 (matching.py).
+            # The first row is the rest of the user-agent line, which is empty.
+            countdown = range(ALLOW - 1 - first_line, 0, -1)
+            for number, row in zip(countdown, stretch.split("\n")):
+                # Nine of ten rules are written so, which spares them field_of().
+                value = row.removeprefix("Disallow: ")
+                if value != row:
+                    values.append(value.strip(SPACE))
+                    numbers.append(number)
+                    continue
+                field_and_value = field_of(row) if row else None
+                if field_and_value is None:
+                    continue
+                field, value = field_and_value
+                if field in RULES:
+                    if field == "allow":
+                        number |= ALLOW
+                    values.append(value)
+                    numbers.append(number)
         return values, numbers
 
     def pace_of(self, token: str) -> Pace:
@@ -533,34 +555,6 @@ def _unusual_token(row: str) -> str | None:
     # Of the fields, only user-agent begins with "user".
     _, value = field_and_value
     return agent_token(value)
-
-
-def _collect(
-    stretch: str, agent_line: int, values: list[str], numbers: list[int]
-) -> None:
-    """Append the rules of *stretch* to *values* and *numbers*. *agent_line* is the
-    number of the user-agent line before it. The stretch's first row is the rest of that
-    line, which is empty."""
-    if "#" in stretch:
-        stretch = _LINE_COMMENT.sub("", stretch)
-    # A rule's number is its line, counted down from ALLOW - 1 (matching.py).
-    countdown = range(ALLOW - 1 - agent_line, 0, -1)
-    for number, row in zip(countdown, stretch.split("\n")):
-        # Nine of ten rules are written so, which spares them field_of().
-        value = row.removeprefix("Disallow: ")
-        if value != row:
-            values.append(value.strip(SPACE))
-            numbers.append(number)
-            continue
-        field_and_value = field_of(row) if row else None
-        if field_and_value is None:
-            continue
-        field, value = field_and_value
-        if field in RULES:
-            if field == "allow":
-                number |= ALLOW
-            values.append(value)
-            numbers.append(number)
 
 
 def _sitemaps_in(rows: list[str]) -> tuple[str, ...]:

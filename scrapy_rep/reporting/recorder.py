@@ -249,7 +249,8 @@ class Recorder(ResolutionListener):
             is_of_wall = kind_of(entry.error) == BOT_WALL
         if is_of_wall:
             self._count_wall(state)
-        outcome = detailed(outcome, status, forbids=state.forbids_all)
+        if outcome == "missing" or state.forbids_all:
+            outcome = detailed(outcome, status, forbids=state.forbids_all)
         self._counts.note_answer(state.origin, outcome)
 
     def _record_answer(self, state: OriginState, flight: Flight) -> None:
