@@ -163,11 +163,13 @@ class Hop:
     (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
-        """Forget who waited: log records and other people's lists keep requests, and so
-        their meta. If the fetch was given up, free its connection at once. If its
+        """Forget who waited, and what was sent: log records and other people's lists
+        keep requests, and so their meta; and a request whose meta leads back to it is
+        freed by the garbage collector alone. If the fetch was given up, free its connection at once. If its
         request still stands in the queue of a download slot, from which Scrapy takes
         nothing, see to it that it isn't sent when its turn comes."""
         self.on_queue = _tell_nobody
+        self.transfer.request = None
         self.is_over = True
         if self.running is not None:
             self.running.cancel()
@@ -404,12 +406,15 @@ class Fetcher:
                     # A project's own downloader can't: its queue counts, too.
                     response = await hop.download(request, engine.download_async)
         except Exception as error:
-            if _proxy_of(hop, request):
+            # A middleware may have sent another request than ours.
+            sent = hop.transfer.request or request
+            if sent.meta.get("proxy"):
                 proxy_error = blamed_on_proxy(error)
                 if proxy_error is not None:
                     raise proxy_error from error
             raise
         finally:
+            sent = hop.transfer.request or request
             hop.end()
             self._running -= 1
             self._listener.listen(self._running > 0)
@@ -419,7 +424,7 @@ class Fetcher:
         if str(response.ip_address) != hop.origin.host:
             self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
-            _check_for_proxy(response, _proxy_of(hop, request))
+            _check_for_proxy(response, sent.meta.get("proxy"))
         if self._accepts_cut and "dataloss" in response.flags:
             hop.transfer.cut = True
         return response
@@ -484,13 +489,6 @@ def _missing(url: str, hops: int, response: Response, note: str) -> Answer:
     return Answer(
         Outcome.MISSING, url, hops, response.status, headers, note=note, wall=wall
     )
-
-
-def _proxy_of(hop: Hop, request: Request) -> Any:
-    """Return the proxy of the last try: a middleware may have sent another request than
-    *request*."""
-    sent = hop.transfer.request or request
-    return sent.meta.get("proxy")
 
 
 def _check_for_proxy(response: Response, proxy: Any) -> None:

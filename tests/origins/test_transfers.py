@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import time
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
+from weakref import ref
 
 import pytest
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 from scrapy.settings import default_settings
@@ -412,3 +415,33 @@ def test_which_handlers_have_a_pool_that_stays_small() -> None:
                 }
                 crawler = get_crawler(settings_dict={"DOWNLOAD_HANDLERS": handlers})
                 assert has_small_pool(crawler) == expected
+
+
+async def test_a_fetch_is_freed_without_the_garbage_collector(sites: Sites) -> None:
+    """Its request has what downloads it in its meta, which must not lead back to the request."""
+    requests: list[ref[Request]] = []
+    alive: list[int] = []
+
+    def reached(request: Request) -> None:
+        if request.url.endswith("/robots.txt"):
+            requests.append(ref(request))
+
+    def closed() -> None:
+        alive.append(sum(request() is not None for request in requests))
+
+    logging.disable()  # pytest keeps log records, and these keep requests
+    gc.disable()
+    try:
+        await crawl(
+            ListSpider,
+            requests=[sites.add(robots=RULES).url("/page") for _ in range(20)],
+            signal_handlers={
+                signals.request_reached_downloader: reached,
+                signals.spider_closed: closed,
+            },
+        )
+    finally:
+        gc.enable()
+        logging.disable(logging.NOTSET)
+    assert len(requests) == 20
+    assert alive[0] < 10
