@@ -344,6 +344,7 @@ class Holding(WaitingRoom):
         """Note that all in *queue* that may leave have left. Forget what happened to
         them, unless others stay."""
         if queue.has_requests:
+            queue.note_departure()
             self._flights.settle(queue)
             return
         self._table.unpin(queue.origin)

@@ -324,7 +324,8 @@ class Queue:
 
     # About those that leave
     fails: bool = False
-    """Whether they fail; otherwise they are released."""
+    """Whether they fail; otherwise they are released. This is not about those that stay
+    or come later."""
     why: Drop = NO_REASON
     """Why they fail, if they do."""
     released_at: float = 0.0
@@ -570,6 +571,7 @@ class Queue:
         for held in recalled:
             stays_in = self.held if held.was_held else self.waiting
             stays_in.append(held)
+        self.fails = False
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
@@ -594,6 +596,17 @@ class Queue:
         """Bring :attr:`without_room` up to date, since some of those that wait are
         gone."""
         self.without_room = min(self.without_room, len(self.waiting))
+
+    def numbers_to_fail(self) -> set[int]:
+        """Return the numbers (``Held.number``) of those that are about to leave, to
+        fail."""
+        if not self.fails:
+            return set()
+        return {held.number for held in self.leaving}
+
+    def note_departure(self) -> None:
+        """Note that all that were about to leave have left, and that others stay."""
+        self.fails = False
 
     def replace_first(self, held: Held) -> None:
         """Put *held*, which was read from disk, in the place of the request that is
