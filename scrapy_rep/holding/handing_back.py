@@ -3,10 +3,11 @@ silently.
 
 - During the crawl, if there is no room to hold them, they go back to the scheduler,
   unless it is Scrapy's (:meth:`HandingBack.hand_back`).
-- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, requests
-  that have only waited are held now, too, and those on disk stay there for the next
-  run. Without a JOBDIR, requests that have only waited go back to the scheduler, where
-  they would be without us. Requests that were held, but aren't on disk, go back to a
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`), those about to leave
+  count as waiting or held again. With a JOBDIR, requests that have only waited are held
+  now, too, and those on disk stay there for the next run. Without a JOBDIR, requests
+  that have only waited go back to the scheduler, where they would be without us.
+  Requests that were held, or were about to fail, and aren't on disk go back to a
   scheduler that outlives the process; with any other, their errbacks are called.
 
 The scheduler gets requests by its documented ``enqueue_request()``. So they pass

@@ -22,13 +22,17 @@ along:
 - *landed*: those who wait have been told the result.
 
 :func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
-each origin with somebody in its queue has a fetch that is queued, in flight or being
-told, a step with a time, or a turn to leave (:attr:`Queue.has_turn`).
+each origin with somebody in its queue has a fetch (queued, in flight or being told), a
+step with a time, or a turn to leave (:attr:`Queue.has_turn`). Two waits have no limit:
+that of callers while a middleware keeps the fetch, and that of anybody while the fetch
+stands in a queue.
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
-How long a request has waited is measured by its queue's own clock. That clock also
-stands still while robots.txt waits in a queue of ours or of the downloader's, which is
-nobody's fault.
+How long a request has waited is measured by its queue's own clock, from when it came,
+also between two attempts. That clock also stands still while robots.txt waits in a
+queue of ours or of the downloader's, or behind another process, which is nobody's
+fault. When a first fetch is late (:attr:`Limits.grace`, :class:`Lateness`) is measured
+from when it was needed, in a queue, too.
 """
 
 from __future__ import annotations
@@ -84,7 +88,7 @@ class Limits:
     """How long requests may wait and fetches may take, in seconds."""
 
     grace: float
-    """How long a request waits for a first fetch, from when that began, before it
+    """How long a request waits for a first fetch, from when that was needed, before it
     counts as held."""
     max_wait: float
     """How long a request is held before it is given up (``REP_HOLD_MAX_WAIT``)."""
