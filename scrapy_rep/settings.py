@@ -403,7 +403,7 @@ class RepSettings:
 
     hold_grace: float = _constant(0.5, _SECONDS)
     """A request that waits for a first fetch counts as held this many seconds after the
-    fetch has begun."""
+    fetch was needed."""
     hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
     hold_dead_host_tries: int = _constant(3, _COUNT)

@@ -3,10 +3,11 @@ silently.
 
 - During the crawl, if there is no room to hold them, they go back to the scheduler,
   unless it is Scrapy's (:meth:`HandingBack.hand_back`).
-- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`): with a JOBDIR, requests
-  that have only waited are held now, too, and those on disk stay there for the next
-  run. Without a JOBDIR, requests that have only waited go back to the scheduler, where
-  they would be without us. Requests that were held, but aren't on disk, go back to a
+- At the crawl's end (Ctrl-C, say; :meth:`HandingBack.empty`), those about to leave
+  count as waiting or held again. With a JOBDIR, requests that have only waited are held
+  now, too, and those on disk stay there for the next run. Without a JOBDIR, requests
+  that have only waited go back to the scheduler, where they would be without us.
+  Requests that were held, or were about to fail, and aren't on disk go back to a
   scheduler that outlives the process; with any other, their errbacks are called.
 
 The scheduler gets requests by its documented ``enqueue_request()``. So they pass
@@ -175,8 +176,10 @@ class HandingBack:
                 await outputs.add(output)
         queues = list(self._held.queues.values())
         async for queue in in_slices(queues):
+            failing = queue.numbers_to_fail()
             for held in self._held.take_unsaved(queue):
-                output = self._end(held, queue)
+                was_to_fail = held.number in failing
+                output = self._end(held, queue, was_to_fail=was_to_fail)
                 await outputs.add(output)
         await outputs.handle()
 
@@ -197,14 +200,14 @@ class HandingBack:
         error = self._held.give_up(never_held, origin, waited=0.0, why=drop)
         return self._engine.fail(request, error)
 
-    def _end(self, held: Held, queue: Queue) -> Deferred[None]:
-        """End the wait of *held*, which has been taken from *queue*. Return a Deferred
-        for the output of its errback."""
+    def _end(self, held: Held, queue: Queue, *, was_to_fail: bool) -> Deferred[None]:
+        """End the wait of *held*, which has been taken from *queue*. *was_to_fail*: it
+        was about to leave, to fail. Return a Deferred for the output of its errback."""
         request = held.request
         if self._engine.following.is_kept(request):
             return succeed(None)
         waited = self._held.waited(queue, held)
-        only_waited = not held.was_held and not queue.fails
+        only_waited = not held.was_held and not was_to_fail
         may_go_back = only_waited or self._outlives(request)
         if may_go_back and self._give_to_scheduler(request, waited, request.priority):
             if held.was_held:

@@ -5,14 +5,16 @@ The life of a held request:
 
 1. The gate (gate.py) takes it from the scheduler, and makes it wait here for its
    robots.txt (:meth:`Holding.keep`).
-2. After half a second (``hold_grace`` in settings.py), or a failure, it counts as held:
-   in memory (hold.py) or, with a JOBDIR, on disk (disk.py).
+2. Half a second after the fetch was needed (``hold_grace`` in settings.py), or when it
+   fails, the request counts as held: in memory (hold.py) or, with a JOBDIR, on disk
+   (disk.py).
 3. It waits, at most ``REP_HOLD_MAX_WAIT`` seconds. ``steps`` in origins/queue.py says
    what has to be done for its origin, and when; :meth:`Holding.act` does it. Only
    whether a last attempt is made is decided here (:meth:`Holding._ask_or_give_up`).
-4. An answer (:meth:`Holding.answered`), or the end of its time, lets it leave the gate,
-   once (``Releases`` in hold.py). In the middleware the rules decide, or the request
-   fails.
+4. An answer, the third failure of a dead host (:meth:`Holding.answered`), or the end of
+   its time, which comes early if no attempt is allowed before (:meth:`Holding._give_up`),
+   lets it leave the gate, once (``Releases`` in hold.py). In the middleware the rules
+   decide, or the request fails.
 5. If the spider closes first, it stays on disk for the next run. Without a JOBDIR, or
    if it isn't in the file, handing_back.py hands it to a scheduler that outlives the
    crawl, or calls its errback.
@@ -344,6 +346,7 @@ class Holding(WaitingRoom):
         """Note that all in *queue* that may leave have left. Forget what happened to
         them, unless others stay."""
         if queue.has_requests:
+            queue.note_departure()
             self._flights.settle(queue)
             return
         self._table.unpin(queue.origin)

@@ -100,7 +100,7 @@ class Policy:
         self.unreachable = settings.unreachable
         """``REP_UNREACHABLE``."""
         self.grace = settings.hold_grace
-        """Seconds from the start of a first fetch until a request that waits for it
+        """Seconds from when a first fetch is needed until a request that waits for it
         counts as held."""
         self._dead_host_tries = settings.hold_dead_host_tries
         """After this many failures in a row to resolve the host or to connect, waiting

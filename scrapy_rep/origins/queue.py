@@ -22,13 +22,17 @@ along:
 - *landed*: those who wait have been told the result.
 
 :func:`steps` says what has to be done for an origin, and when. So nobody can be stuck:
-each origin with somebody in its queue has a fetch that is queued, in flight or being
-told, a step with a time, or a turn to leave (:attr:`Queue.has_turn`).
+each origin with somebody in its queue has a fetch (queued, in flight or being told), a
+step with a time, or a turn to leave (:attr:`Queue.has_turn`). Two waits have no limit:
+that of callers while a middleware keeps the fetch, and that of anybody while the fetch
+stands in a queue.
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
-How long a request has waited is measured by its queue's own clock. That clock also
-stands still while robots.txt waits in a queue of ours or of the downloader's, which is
-nobody's fault.
+How long a request has waited is measured by its queue's own clock, from when it came,
+also between two attempts. That clock also stands still while robots.txt waits in a
+queue of ours or of the downloader's, or behind another process, which is nobody's
+fault. When a first fetch is late (:attr:`Limits.grace`, :class:`Lateness`) is measured
+from when it was needed, in a queue, too.
 """
 
 from __future__ import annotations
@@ -84,7 +88,7 @@ class Limits:
     """How long requests may wait and fetches may take, in seconds."""
 
     grace: float
-    """How long a request waits for a first fetch, from when that began, before it
+    """How long a request waits for a first fetch, from when that was needed, before it
     counts as held."""
     max_wait: float
     """How long a request is held before it is given up (``REP_HOLD_MAX_WAIT``)."""
@@ -324,7 +328,8 @@ class Queue:
 
     # About those that leave
     fails: bool = False
-    """Whether they fail; otherwise they are released."""
+    """Whether they fail; otherwise they are released. This is not about those that stay
+    or come later."""
     why: Drop = NO_REASON
     """Why they fail, if they do."""
     released_at: float = 0.0
@@ -570,6 +575,7 @@ class Queue:
         for held in recalled:
             stays_in = self.held if held.was_held else self.waiting
             stays_in.append(held)
+        self.fails = False
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
@@ -594,6 +600,17 @@ class Queue:
         """Bring :attr:`without_room` up to date, since some of those that wait are
         gone."""
         self.without_room = min(self.without_room, len(self.waiting))
+
+    def numbers_to_fail(self) -> set[int]:
+        """Return the numbers (``Held.number``) of those that are about to leave, to
+        fail."""
+        if not self.fails:
+            return set()
+        return {held.number for held in self.leaving}
+
+    def note_departure(self) -> None:
+        """Note that all that were about to leave have left, and that others stay."""
+        self.fails = False
 
     def replace_first(self, held: Held) -> None:
         """Put *held*, which was read from disk, in the place of the request that is

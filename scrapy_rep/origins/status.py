@@ -82,7 +82,12 @@ class Stale(Failing):
 
 @dataclass(frozen=True, slots=True)
 class Unreachable(Failing):
-    """The last fetch failed, and nothing says what is allowed."""
+    """The last fetch failed, and nothing says what is allowed.
+
+    What may follow: another failure (``Unreachable`` again; ``Unrestricted`` after 30
+    days; ``Stale`` only if the storage has got a copy meanwhile, or by the rules of
+    2026), an answer, or ``Expired``, once somebody asks when an attempt is due. What
+    becomes of its requests is up to :meth:`.holding.Holding.answered`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +257,8 @@ TABLE: dict[type[Status], _Row] = {
     Expired: {**_AFTER_ANY, TimeIsOver: _impossible},
     Misconfigured: {**_AFTER_ANY, TimeIsOver: _tried_again},
 }
-"""What follows each status after each event."""
+"""What follows each status after each event. What follows ``NotConfigured`` doesn't
+replace the status: the cache keeps it beside."""
 
 
 def expired(status: Status) -> Status:

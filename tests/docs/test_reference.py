@@ -193,6 +193,46 @@ def test_environments_and_files_that_are_named_are_there() -> None:
     ] == []
 
 
+def names_by_class() -> dict[str, set[str]]:
+    """By class: the names of its methods and attributes, as far as its body has them."""
+    names: dict[str, set[str]] = {}
+    for path in ROOT.glob("scrapy_rep/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names.setdefault(node.name, set()).update(names_in(node))
+    return names
+
+
+def names_in(node: ast.ClassDef) -> set[str]:
+    names = set()
+    for inner in ast.walk(node):
+        match inner:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(inner.name)
+            case ast.Attribute(value=ast.Name("self"), attr=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def test_classes_and_methods_that_are_named_are_there() -> None:
+    """In DESIGN.md, and methods in CONTRIBUTING.md, too; the test above looks for files."""
+    text = page("DESIGN.md")
+    names = names_by_class()
+    methods = re.findall(r"`([A-Z]\w+)\.(\w+)", text + TEXT)
+    assert len(methods) > 20
+    missing = [
+        f"{owner}.{name}"
+        for owner, name in methods
+        if name not in names.get(owner, set())
+    ]
+    classes = set(re.findall(r"`([A-Z][a-z]\w+)`", text))
+    not_ours = {"IgnoreRequest"}
+    missing += sorted(classes - names.keys() - not_ours)
+    assert missing == []
+
+
 def test_every_folder_is_explained() -> None:
     """Marks are in tests/README.md, see tests/test_how_to.py."""
     layout = section(TEXT, "Layout")

@@ -305,6 +305,7 @@ class QueueMachine(RuleBasedStateMachine):
         for queue in queues:
             leaving_held = [held for held in queue.leaving if held.was_held]
             assert queue.leaving_held == len(leaving_held)
+            assert queue.leaving or not queue.fails, "nobody is left who could fail"
             count, unheld = queue.count, queue.unheld
             assert count == len(queue.held) + len(leaving_held)
             assert count + unheld == len([*queue.held, *queue.waiting, *queue.leaving])

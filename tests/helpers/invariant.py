@@ -1,5 +1,6 @@
 """What must be true of a crawl after each of its events: **each origin with somebody in its queue has a
-fetch in flight or being told, a wake-up, or a turn to leave**. Whoever had none would wait for ever.
+fetch (queued, in flight or being told), a step with a time (here: its alarm is set), or a turn to leave**.
+Whoever had none would wait for ever.
 
     monkeypatch.setattr(RepMiddleware, "__init__", watched(broken.append))
 """
@@ -24,7 +25,7 @@ class Standing(NamedTuple):
     held: int
     leaving: int
     is_asked: bool
-    """Its robots.txt is being fetched, or its answer told."""
+    """It has a fetch that is queued, in flight or being told."""
     has_wakeup: bool
     has_turn: bool
 

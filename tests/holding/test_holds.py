@@ -6,14 +6,17 @@ import pickle
 import sqlite3
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from scrapy import FormRequest, Request
+from twisted.internet.defer import Deferred, succeed
 
 from scrapy_rep.engine.access import EngineAccess
 from scrapy_rep.holding.disk import FILE_NAME
+from scrapy_rep.holding.handing_back import HandingBack
 from scrapy_rep.holding.hold import HeldRequests, Releases
 from scrapy_rep.holding.holding import Holding
 from scrapy_rep.origins.origins import Origins
@@ -116,6 +119,42 @@ def test_the_tally_is_the_sum_of_all_queues() -> None:
     assert queues[1].dismiss_waiting()
     queues[1].take(lambda _: True)
     assert (tally.waiting, tally.held, tally.counted) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("have_left", [True, False])
+async def test_a_newcomer_fails_for_no_other_request(
+    have_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of some is over, one stays held, and one has come since and only waits. When the crawl ends,
+    that one goes back to the scheduler, whether the others have left or are about to."""
+    scheduled: list[Request] = []
+    failed: list[Request] = []
+
+    def fail(_: EngineAccess, request: Request, error: Exception) -> Deferred[None]:
+        failed.append(request)
+        return succeed(None)
+
+    scheduler = SimpleNamespace(enqueue_request=scheduled.append)
+    monkeypatch.setattr(EngineAccess, "scheduler", scheduler)
+    monkeypatch.setattr(EngineAccess, "scheduler_is_foreign", False)
+    monkeypatch.setattr(EngineAccess, "fail", fail)
+    context = context_of()
+    table = HeldRequests(context, Origins(context))
+    origin = Origin.from_url(A)
+    queue = table.queues.setdefault(origin, Queue(origin, table.tally))
+    queue.arrive(held(1, -70.0))
+    over, stays = held(2, -65.0), held(3, -1.0)
+    queue.recover([over._replace(was_held=True), stays._replace(was_held=True)])
+    queue.let_leave(Drop("too late"), 0.0, -60.0)
+    assert leaving(queue) == [1, 2]
+    if have_left:
+        queue.pop_first()
+        queue.pop_first()
+    queue.arrive(held(4, -1.0))
+    await HandingBack(context, table).empty()
+    failing = [3] if have_left else [1, 2, 3]
+    assert [request.url for request in scheduled] == [f"{A}/4"]
+    assert sorted(request.url for request in failed) == [f"{A}/{n}" for n in failing]
 
 
 class Unordered(int):

@@ -1,5 +1,5 @@
-"""Nobody in a queue can be stuck: each origin with somebody in its queue has a fetch that is queued, in flight
-or being told, a step with a time, or a turn to leave (docs/DESIGN.md, "Wake-up")."""
+"""Nobody in a queue can be stuck: each origin with somebody in its queue has a fetch (queued, in flight or
+being told), a step with a time, or a turn to leave (docs/DESIGN.md, "Nobody can be stuck")."""
 
 from __future__ import annotations
 
