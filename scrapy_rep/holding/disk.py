@@ -168,7 +168,8 @@ class DiskHold:
         # A killed run has run at least until its last request was held.
         last_held = max((row.since for row in rows), default=0.0)
         self.ran = max(ran or 0.0, last_held, 0.0)
-        # Their numbers are negative: they came before all requests of this run.
+        # The numbers of these requests are negative, since they came before all
+        # requests of this run.
         for number, row in enumerate(rows, -len(rows)):
             since = self._waits_since(row, released_at.get(row.origin, 0.0))
             held = Held(-row.priority, number, since, row=row.id, was_held=True)
@@ -244,12 +245,13 @@ class DiskHold:
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
-        """Whether *row* has been written to the file, which may fail or come later."""
+        """Whether *row* is in the file by now. It may be written later, or writing may
+        fail."""
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if that can't be read: the next run will
-        try again."""
+        """Return *held* with its request; None if that can't be read. Then the next run
+        will try again."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -278,8 +280,9 @@ class DiskHold:
         run has it again."""
         is_of_earlier_run = held.number < 0
         if is_of_earlier_run:
-            # Each is recognised once. If this one counts as recognised now, a retry of
-            # it won't be taken for a request that the spider has yielded again.
+            # Each request of an earlier run is recognised once. If this one counts as
+            # recognised now, a retry of it won't be taken for a request that the spider
+            # has yielded again.
             self.recognise(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
@@ -287,7 +290,8 @@ class DiskHold:
             self._trail.begin(held.request, held.row)
 
     def _done(self, row: int) -> None:
-        """Delete *row*, at once or later: the crawl is done with its request."""
+        """Delete *row*, at once or together with others, since the crawl is done with
+        its request."""
         self._finished.append(row)
         if len(self._finished) >= _DELETED_AT_A_TIME:
             self._delete_finished()
