@@ -185,8 +185,8 @@ class Stage(IntEnum):
     """What is done before the spider closes, in this order."""
 
     SEEDING = 1
-    """No more pages from sitemaps are requested: first, since they could still be
-    held."""
+    """No more pages from sitemaps are requested. This comes first, since such pages
+    could still be held."""
     HOLDING = 2
     """Requests that wait or are held are saved, or their errbacks called."""
     GATE = 3
@@ -620,8 +620,8 @@ class EngineAccess:
     def _hand_over(self) -> None:
         """From now on, let what a request has in its meta under :data:`HOP_KEY`
         download it: call that object's ``download(request, handler)`` when the request
-        leaves its slot's queue. That can't be with a project's own downloader that has
-        no such handlers."""
+        leaves its slot's queue. This isn't possible with a project's own downloader
+        that has no such handlers."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
@@ -731,8 +731,8 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free the body of *response*, which won't be read again: the exception that
-        ends a sitemap's request keeps the response alive for a while.
+        """Free the body of *response*, which won't be read again. The exception that
+        ends a sitemap's request would keep it in memory for a while.
         ``Response._set_body`` is what the constructor calls."""
         response._set_body(b"")
 
@@ -845,8 +845,8 @@ class Listener:
 
     def listen(self, wanted: bool) -> None:
         """Connect the handlers at once if they are *wanted*. Otherwise disconnect them
-        on the loop's next turn: while a signal is being sent, handlers of other people
-        would miss it."""
+        on the loop's next turn, since handlers of other people would miss a signal that
+        is just being sent."""
         self._is_wanted = wanted
         if not self._is_connected and wanted:
             self._is_connected = True
@@ -875,16 +875,17 @@ class _SlotSettings(NamedTuple):
 
 
 class _Slowed(NamedTuple):
-    """A download slot with a crawl delay."""
+    """A download slot that has, or had, a crawl delay."""
 
     slot: Any
     own: _SlotSettings
     """The project's settings, which count again once there is no crawl delay."""
     delay: float
-    """The longest of the delays in :attr:`wanted`, in seconds."""
+    """The longest of the delays in :attr:`wanted`, in seconds. 0: there is none any
+    more, and the project's settings count."""
     wanted: dict[tuple[str, Chain], float]
-    """By origin and agent, several of which may share the slot: the crawl delay in
-    seconds."""
+    """The crawl delays in seconds, by origin and agent: several of these may share the
+    slot."""
 
 
 class _NoTimer:
@@ -1058,9 +1059,10 @@ class DownloadSlots:
         return [agent for name, agent in slowed.wanted if name == origin]
 
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait *seconds* after each
-        (0: none), or longer for another origin or agent. Return whether *seconds*
-        exceed the project's own delay."""
+        """Note that *origin* asks *agent* for a crawl delay of *seconds* (0: none any
+        more), and make the slot *key* keep the longest that is noted for it: send one
+        request at a time, and wait after each. Return whether *seconds* exceed the
+        project's own delay."""
         slot = self._slots.get(key)
         if slot is None:
             return False
@@ -1111,8 +1113,8 @@ class DownloadSlots:
             return slowed
         return None
 
-    def _is_slowed(self, key: str) -> bool:
-        """Whether the slot *key* waits for a crawl delay."""
+    def _has_delay(self, key: str) -> bool:
+        """Whether the slot *key* keeps a crawl delay now."""
         slowed = self._current(key)
         return slowed is not None and slowed.delay > 0
 
@@ -1123,7 +1125,7 @@ class DownloadSlots:
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
             return paced
-        if not (take and self._is_slowed(key)):
+        if not (take and self._has_delay(key)):
             return None
         if len(self._paced) > 2 * len(self._slots):
             self._forget_removed()
@@ -1142,7 +1144,7 @@ class DownloadSlots:
         """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any
         more. Return whether that was so."""
         paced = self._paced.get(key)
-        if paced is None or self._is_slowed(key):
+        if paced is None or self._has_delay(key):
             return False
         del self._paced[key]
         paced.release()
