@@ -114,7 +114,8 @@ class RobotsCache:
     ) -> None:
         """*clock*: seconds since the epoch. *storage* outlives the process. *choices*:
         what the project chooses beyond the protocol (choices.py); None: nothing.
-        *running*: seconds for which the crawl has run, without pauses."""
+        *running*: a clock that stands still while the crawl is paused; its time in
+        seconds."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
@@ -199,9 +200,9 @@ class RobotsCache:
         body: bytes = b"",
         always: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body*: if it is
-        at hand, so that the entry's needn't be unpacked. *always*: the group for "*"
-        applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: the
+        file's body, if it is at hand; then the entry's needn't be unpacked. *always*:
+        the group for "*" applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
         entry = state.entry
         robots = state.robots
         obey_global = always or self._settings.obey_global_group
@@ -325,8 +326,8 @@ class RobotsCache:
             # process may fetch (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
-            # An older entry may come from before the storage became unreachable: we
-            # know better.
+            # An older entry may come from before the storage became unreachable. Then
+            # what we know is newer.
             if entry is not None and entry.updated_at > known_at:
                 state = self._take(origin, entry, is_stored=True)
                 if is_enough(entry) and not claim.granted:
@@ -342,7 +343,7 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt. If the connection to an origin that wasn't failing is lost,
-        fetch it once more. That the project's own code cancelled the download is an
+        fetch it once more. If the project's own code cancelled the download, that is an
         answer, too."""
         origin = flight.origin
         settings = self._settings

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
@@ -64,9 +64,13 @@ PRIORITY = 1000
 """The priority of our requests, as in Scrapy's RobotsTxtMiddleware: ahead of the pages
 that wait for them."""
 
-OnQueue = Callable[[bool], object]
-"""Is called with True when a request of ours enters a queue of the downloader, and with
-False when it leaves the queue: the time between is nobody's fault."""
+
+class OnQueue(Protocol):
+    """Is called when a request of ours enters a queue of the downloader, and when it
+    leaves the queue. The time between is nobody's fault."""
+
+    def __call__(self, is_queued: bool) -> object: ...
+
 
 _META: dict[str, Any] = {
     "dont_obey_robotstxt": True,
@@ -163,10 +167,10 @@ class Hop:
     (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
-        """Forget who waited: log records and other people's lists keep requests, and so
-        their meta. If the fetch was given up, free its connection at once. If its
-        request still stands in the queue of a download slot, from which Scrapy takes
-        nothing, see to it that it isn't sent when its turn comes."""
+        """Forget who waited: log records, and lists of other people's code, may keep
+        the request, and with its meta this hop. If the fetch was given up, free its
+        connection at once. The request may still stand in the queue of a download slot,
+        from which Scrapy removes nothing; then it won't be sent when its turn comes."""
         self.on_queue = _tell_nobody
         self.is_over = True
         if self.running is not None:
@@ -175,10 +179,10 @@ class Hop:
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
-        self.on_queue(False)
+        self.on_queue(is_queued=False)
         if self.is_over:
             raise DownloadCancelledError("nobody waits for it any more")
-        # Rounded, since messages tell it.
+        # Messages contain this number, so it is rounded.
         seconds = round(min(self.allowance.each, self.allowance.in_all), 2)
         timeout = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -306,7 +310,7 @@ class Fetcher:
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``.
 
         *page_request*: a request to *origin*, whose User-Agent header, proxy and bind
-        address to use. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
+        address are used. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
         transfer."""
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         hop = Hop(origin.robots_url, origin, allowance, on_queue)
@@ -401,7 +405,8 @@ class Fetcher:
                     # its queue.
                     response = await engine.download_async(request)
                 else:
-                    # A project's own downloader can't: its queue counts, too.
+                    # A project's own downloader can't, so the time in its queue counts,
+                    # too.
                     response = await hop.download(request, engine.download_async)
         except Exception as error:
             if _proxy_of(hop, request):
@@ -415,7 +420,7 @@ class Fetcher:
             self._listener.listen(self._running > 0)
         if "download_stopped" in response.flags and not hop.transfer.cut:
             raise ProjectError(STOPPED)  # it wasn't us who stopped it
-        # A host that is an address itself has no other one.
+        # A host that is an address itself has no other address to check.
         if str(response.ip_address) != hop.origin.host:
             self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
@@ -426,8 +431,8 @@ class Fetcher:
 
     def _request_for(self, hop: Hop, page_request: Request) -> Request:
         """Return the request for the URL of *hop*. Of *page_request*, only the
-        crawler's name and what routes it are taken over: its other meta keys (a slot, a
-        browser) are for pages."""
+        User-Agent header and what routes it (proxy, bind address) are taken over. Its
+        other meta keys (a slot, a browser) are for pages."""
         meta = {**_META, HOP_KEY: hop}
         slots = self._engine.slots
         if slots.slowed:
@@ -459,7 +464,7 @@ class Fetcher:
         # With a project's own downloader, nothing is noted: it doesn't tell when a
         # request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hands_over:
-            hop.on_queue(True)
+            hop.on_queue(is_queued=True)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         """Stop the transfer of *request*, if it is ours, once enough has arrived."""
@@ -514,8 +519,8 @@ def redirect_target(url: str, response: Response) -> str | None:
     if not 0 < len(location) <= MAX_HEADER:
         return None
     try:
-        # The result is encoded again: encoding depends on the scheme, which a relative
-        # URL lacks.
+        # The result is encoded again, since encoding depends on the scheme, which a
+        # relative URL lacks.
         target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:

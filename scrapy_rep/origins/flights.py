@@ -50,11 +50,11 @@ CONCURRENT_REQUESTS. They may be more than pages, since they have room of their 
 the downloader (``EngineAccess.extra_slot()``), and are small."""
 
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included, may be this many times the quick ones:
-silent servers must not stop the others."""
+"""All fetches at a time, slow ones included, may be this many times the quick ones, so
+that silent servers don't stop the others."""
 
 _MAX_SOCKETS = 512
-"""All fetches at a time, at most, unless more quick ones are allowed: each has a
+"""All fetches at a time, at most, unless more quick ones are allowed. Each has a
 socket, and operating systems let a process open some 1,000 files and sockets."""
 
 _Line: TypeAlias = OrderedDict[Flight, None]
@@ -97,7 +97,7 @@ class WaitingRoom:
 
     def act(self, queue: Queue, step: Step) -> None:
         """Do a *step* that is due. After ``ASK``, the flights have robots.txt fetched,
-        unless this has begun to."""
+        unless this method has begun a fetch."""
 
 
 class Flights:
@@ -179,8 +179,8 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer. After the time that a fetch
-        may take, a listener doesn't count any more: it may never return."""
+        """Whether listeners are being told of an answer. A listener that takes longer
+        than a fetch may doesn't count any more, since it may never return."""
         earliest = self.clock() - self.limits.fetch
         for flight in self._telling:
             if flight.answered_at > earliest:
@@ -328,8 +328,8 @@ class Flights:
         queue.begin(flight, now)
         line = self._again if again else self._first
         line[flight] = None
-        # It doesn't take off now: the caller may be a handler, which must return before
-        # it is called back.
+        # It doesn't take off now, since the caller may be a handler, which must return
+        # before it is called back.
         if self._take_off_soon is None:
             self._take_off_soon = call_later(0, self._take_off)
         self.settle(queue)
@@ -362,11 +362,12 @@ class Flights:
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
         fetch that is broken off doesn't count as an attempt. It is made again when no
-        first attempt waits, and may take twice as long: so a silent origin keeps its
-        place at last until it has failed."""
+        first attempt waits, and may then take twice as long. So, in the end, a silent
+        origin keeps its place until its fetch has failed."""
         free_places = self._max_running - self._running
         without_place = max(0, len(self._first) - free_places)
-        # The other slow ones were cancelled, and have not ended so far.
+        # Some slow flights were cancelled already, and have not ended yet. These are
+        # left out.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
         for flight in slow[:without_place]:
             later = flight.later()
@@ -389,7 +390,7 @@ class Flights:
 
     def _free_place(self, flight: Flight) -> None:
         """Let another flight have the place of *flight*, whose fetch has ended, unless
-        one has it already."""
+        its place is free already."""
         if not flight.has_place:
             return
         flight.has_place = False
@@ -399,8 +400,8 @@ class Flights:
         self._slow.pop(flight, None)
         is_place_needed = self._first or self._again
         if is_place_needed and self._take_off_soon is None:
-            # The next one doesn't take off now: without asyncio, hundreds may end at
-            # once, each within the call that ends the one before.
+            # The next one doesn't take off now, since without asyncio hundreds might
+            # end at once, each within the call that ends the one before.
             self._take_off_soon = call_later(0, self._take_off)
 
     async def _fly(self, flight: Flight) -> None:
@@ -444,7 +445,8 @@ class Flights:
     ) -> None:
         """Tell that there is no answer, and will be none."""
         if flight.is_put_off:
-            # Those who wait for it wait for the flight that is queued in its place.
+            # Those who waited for it now wait for the flight that is queued in its
+            # place.
             return
         if flight.is_abandoned:
             # Only listeners are told: nobody waits for it.
@@ -500,7 +502,7 @@ class Flights:
                 tell(queue.remove_callers(), state)
 
     def _give_up(self, queue: Queue, error: Exception) -> None:
-        """Let all fail who wait: there will be no answer."""
+        """Let all fail who wait, since there will be no answer."""
         callers = queue.remove_callers()
         with self._isolated("holding of requests"):
             self._room.failed(queue, error)
