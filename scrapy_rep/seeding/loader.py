@@ -97,7 +97,7 @@ _SCRAPYS_ENCODINGS = (b"deflate", b"br", b"zstd")
 
 
 class _NeedlessRequest(IgnoreRequest):
-    """A sitemap needs no request, since another one has read it, or will."""
+    """A sitemap needs no request, since another request for it has been made."""
 
 
 class Places:
@@ -109,9 +109,9 @@ class Places:
         self._asked: dict[int, SitemapRow] = {}  # by row
         self._held: set[int] = set()  # rows of those whose requests are held
         self.of_host: Counter[str] = Counter()
-        """How many were requested from each host, held ones included."""
-        # How many of the places are taken by sitemaps to which each origin's robots.txt
-        # led.
+        """How many of these sitemaps each host has, held ones included."""
+        # How many places each origin's sitemaps take, by the origin whose robots.txt
+        # led to them.
         self._of_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -142,7 +142,7 @@ class Places:
 
     def give_back(self, row: int) -> SitemapRow | None:
         """Free the place of the sitemap of *row*, which is done. Return the sitemap;
-        None if it is none of these."""
+        None if it isn't here."""
         self.release(row)
         sitemap = self._asked.pop(row, None)
         if sitemap is not None:
@@ -182,7 +182,8 @@ class Loader:
         # Sitemaps that were not read although the crawl is done with their requests, by
         # URL, until _report_end() has logged why.
         self._ended_unread: dict[str, SitemapRow] = {}
-        # The exceptions that the errbacks of their requests got, by the sitemap's URL.
+        # The exceptions that the errbacks of these sitemaps' requests got, by the
+        # sitemap's URL.
         self._failures: dict[str, Exception] = {}
         # The trail tells when the crawl is done with a request. Where held requests are
         # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
@@ -259,8 +260,8 @@ class Loader:
         self._tried_in_round += 1
 
     def _is_round_over(self, origin: str) -> bool:
-        """Whether *origin*, whose turn it is, was tried in this round already: then all
-        were."""
+        """Whether *origin*, whose turn it is, was tried in this round already, and so
+        were all others."""
         if self._round_began_with is None or not self._has_round_wrapped:
             return False
         return origin >= self._round_began_with
@@ -273,10 +274,10 @@ class Loader:
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages from sitemaps of *origin* wait that no further ones
-        of its sitemaps are requested: at least as many as may still be added until
-        _PAGES_ENOUGH pages wait. An origin whose pages were all requested never has
-        enough."""
+        """Whether so many pages from sitemaps of *origin* wait that no further sitemaps
+        of it are requested. That is so if they are at least as many as may still be
+        added until _PAGES_ENOUGH pages wait in all. An origin whose pages were all
+        requested never has enough."""
         waiting = self._spool.waiting_of(origin)
         room = _PAGES_ENOUGH - self._spool.waiting
         return waiting > 0 and waiting >= room
@@ -309,8 +310,8 @@ class Loader:
 
     def _request_for_all(self) -> bool:
         """Hand sitemaps to a scheduler that processes share. Another process may read
-        them, so this one doesn't wait for them, and they take no places: time ends the
-        step. Return whether there were any."""
+        them, so this one doesn't wait for them, and they take no places. The step ends
+        when its time is over. Return whether there were any."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -401,8 +402,8 @@ class Loader:
             self.places.release(row)
 
     def _end_pause(self) -> None:
-        """Look for sitemaps to request soon, even if the loader pauses: there is a
-        place for one."""
+        """Look for sitemaps to request soon, even if the loader pauses, since there is
+        a place for one."""
         self._paused_until = 0.0
         self._spool.wake()
 
@@ -674,8 +675,8 @@ class Loader:
             self._give_back(row)
 
     async def _next_turn(self) -> None:
-        """Let another sitemap be read for a while: a long one must not keep a short one
-        waiting."""
+        """Let another sitemap be read for a while, since a long one must not keep a
+        short one waiting."""
         await pause()
         self._reading.release()
         await maybe_deferred_to_future(self._reading.acquire())

@@ -31,7 +31,7 @@ class Since:
         self._storage = storage
         self._is_last = setting == LAST
         self.date: datetime | None = None
-        """None: all pages are wanted."""
+        """None if all pages are wanted."""
         if isinstance(setting, datetime):
             self.date = setting
         # The value in the storage as the crawl began.
@@ -103,7 +103,7 @@ class Since:
 
     def _read(self, value: str | None) -> float | None:
         """Return a stored date in seconds since the epoch; None if it is missing,
-        damaged or in the future: a clock that was wrong must not keep pages away."""
+        damaged or in the future. (A clock that was wrong must not keep pages away.)"""
         date = read_date(value) if value else None
         if date is None:
             return None

@@ -344,8 +344,8 @@ class Spool:
         self.opened = False
         """Whether the file has been opened and read."""
         self.over = False
-        """Whether seeding has ended for this run: the crawl has, or the file is damaged
-        or has failed for too long."""
+        """Whether seeding has ended for this run, since the crawl has, or since the
+        file is damaged or has failed for too long."""
         self.ending = False
         """Whether the crawl is closing: nothing more is requested, and nobody waits for
         the file. Under a JOBDIR, sitemaps that are on their way are still read."""
@@ -362,7 +362,8 @@ class Spool:
         """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
         run. None until the file is open."""
         self.had_done = False
-        """Whether an earlier run is done with some sitemaps: they aren't read again."""
+        """Whether an earlier run is done with some sitemaps, which aren't read
+        again."""
 
     async def open_or_flush(self) -> bool:
         """Open the file if it isn't open; otherwise, write what couldn't be written so
@@ -536,8 +537,8 @@ class Spool:
         return origin
 
     def next_host(self, origin: str, after: str) -> str | None:
-        """Return the first host after *after* that has sitemaps, to which *origin* has
-        led, that wait."""
+        """Return the first host after *after* with waiting sitemaps to which *origin*
+        has led."""
         query = (
             "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
         )
@@ -565,8 +566,8 @@ class Spool:
         for the parameters.
 
         None if *named_by* has already named too many other origins that need a proof.
-        An origin whose robots.txt is known (*has_robots*) is added all the same: its
-        proof needs no request.
+        An origin whose robots.txt is known (*has_robots*) is added all the same, since
+        its proof needs no request.
         """
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
         known_numbers = self._read(query, named_by, origin, proven)
@@ -674,8 +675,8 @@ class Spool:
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
         """Let those of *pages*, all of *site*, that are *accepted* go to the scheduler,
         and reject the others."""
-        # Accepted pages move to the site of the same origin and source that is proven,
-        # which is never refused: "or 0" is for mypy.
+        # Accepted pages move to the proven site of the same origin and source. A proven
+        # site is never refused, so "or 0" is only for mypy.
         proven_site = self.site(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:
