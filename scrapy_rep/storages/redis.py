@@ -32,12 +32,12 @@ from scrapy_rep.storages.base import (
 # A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in
 # client.py).
 _TIMEOUT_SECONDS = 2.0
-# Keys in one call when iterating over all entries: other clients of the server wait for
+# Keys in one call when iterating over all entries. Other clients of the server wait for
 # each call.
 _KEYS_AT_A_TIME = 500
 
-# The following are programs in Lua, which the server runs: nothing comes between their
-# steps.
+# The following are programs in Lua, which the server runs, so that nothing comes
+# between their steps.
 
 # Returns the values of KEYS, and no more than a batch may have: other programs that
 # share the server may have written anything. A value that is longer than allowed, or no
@@ -293,7 +293,7 @@ class RedisStorage(BatchStorage):
         arguments = [MAX_TURNS]
         for turn in turns:
             keys.append(self._key("turn", turn.origin))
-            # Rounded up: no moment may come too early.
+            # These are rounded up, so that no moment comes too early.
             delay = math.ceil(turn.seconds * 1000)
             wait = math.ceil(turn.wait * 1000)
             arguments += [max(1, delay), wait]
