@@ -100,7 +100,7 @@ _OUTAGE = (
 
 
 def _plain(text: str) -> str:
-    """Return *text* in lower case, without accents, and normalized: so that it is the
+    """Return *text* in lower case, without accents, and normalized, so that it is the
     same however it was written."""
     text = normalize("NFKD", unescape(text))
     text = text.casefold().translate(_LETTERS)
@@ -111,8 +111,8 @@ def _plain(text: str) -> str:
 
 
 def _squashed(text: str) -> str:
-    """Return only the words and numbers of *text*, without blanks: Chinese has none
-    between words."""
+    """Return only the words and numbers of *text*, without blanks, since Chinese has
+    none between words."""
     return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
@@ -265,7 +265,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     followed.
 
     A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts
-    as 5xx: sites that send 999 don't want to answer.
+    as 5xx, since sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404; False
         if the answer has a ``Retry-After``, by which the origin itself says that the

@@ -105,7 +105,7 @@ def punycode(host: str) -> str:
     if not host.isascii():
         if _is_too_long(host):
             raise ValueError("not a valid host")
-        # The codec that w3lib uses for Request.url, so that both spellings are one
+        # This is the codec that w3lib uses for Request.url, so both spellings are one
         # origin.
         name = host.encode("idna").decode("ascii")
     # Encoding turns a full-width slash into a slash, and makes hosts longer.
