@@ -72,7 +72,8 @@ Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 # Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't
 # have it.
 _ROBOTS_PARSED = getattr(scrapy_signals, "robots_parsed", None)
-# Different errors of the project's configuration that are logged, once each.
+# At most this many different errors of the project's configuration are logged, each
+# once.
 _MAX_LOGGED_ERRORS = 1000
 # The meta key of start requests, which Scrapy's StartSpiderMiddleware sets.
 _START_KEY = "is_start_request"
@@ -100,8 +101,9 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # The method is kept for refusals, of which there may be millions: Scrapy's
-        # stats collectors take long to look it up.
+        # The method is kept, since each look-up of it on one of Scrapy's stats
+        # collectors is slow (`__getattribute__`), and there may be millions of
+        # refusals.
         self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
@@ -297,8 +299,8 @@ class Recorder(ResolutionListener):
             message += ", so an older copy applies"
         # Interactive commands, such as scrapy shell, make only one attempt.
         if not self._interactive:
-            # It doesn't say "the next attempt is in": when this time is over, there is
-            # an attempt only if requests wait for it.
+            # The message doesn't say "the next attempt is in", since after this time
+            # there is an attempt only if requests wait for it.
             message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
         values = {
@@ -382,8 +384,8 @@ class Recorder(ResolutionListener):
         direct: bool,
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: whether it is
-        a direct download (middleware.py): of these, Scrapy doesn't log that an item
-        goes on without its file."""
+        a direct download (middleware.py). Scrapy doesn't log that an item goes on
+        without the file of such a download."""
         self._count_refusal(request, error)
         try:  # in place of a context, which would take longer
             self._log_drop(request, error, direct=direct)
@@ -480,8 +482,8 @@ class Recorder(ResolutionListener):
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
-        """Count that *request* fails with *error*. It has to be fast: there may be
-        millions."""
+        """Count that *request* fails with *error*. This has to be fast, since there may
+        be millions of refusals."""
         try:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
@@ -571,8 +573,8 @@ class Recorder(ResolutionListener):
                 await listener.end()
 
     def _note_passing(self, request: Request) -> None:
-        """Note that a start request got through, and listen no more: one is enough to
-        know."""
+        """Note that a start request got through, and listen no more, since one is
+        enough to know."""
         if request.meta.get(_START_KEY):
             self._starts["passed"] = True
             self._passing_listener.listen(False)
@@ -594,8 +596,8 @@ class Recorder(ResolutionListener):
         self._starts["command"] = f"scrapy robots {options} {address}"
 
     def _warn_of_starts(self) -> None:
-        """Tell the user that no start request got through: the spider would seem
-        broken."""
+        """Tell the user that no start request got through. Otherwise the spider would
+        seem broken."""
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:

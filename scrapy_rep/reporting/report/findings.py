@@ -13,7 +13,7 @@ from scrapy_rep.text import counted
 LEVELS = ("error", "warning", "note")
 """How serious a finding is, the most serious first."""
 
-# URLs or origins that a finding names: more would hide the other findings.
+# A finding names at most this many URLs or origins. More would hide the other findings.
 _EXAMPLES = 5
 
 # What is said of origins, by the outcome of their last answer (a key of ``ANSWERS`` in
@@ -104,7 +104,7 @@ def _about_all_origins_of(
 
 
 def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield findings. Several may be about the same origins: the first takes up the
+    """Yield findings. Several may be about the same origins. The first takes up the
     later ones, see :func:`findings_of`."""
     yield from _unreachable(crawl, rows)
     closed = crawl.closed
