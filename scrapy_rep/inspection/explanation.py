@@ -22,7 +22,7 @@ from scrapy_rep.text import counted, iso
 STDIN_IN_WORDS = "standard input"
 
 # The argument that means standard input, as in commands/task.py, which can't be
-# imported here: it imports this module.
+# imported here, since it imports this module.
 _STDIN = "-"
 
 
@@ -117,8 +117,8 @@ class Explanation:
         rule = self.decision.rule
         if self.allowed or rule is None:
             return False
-        # No rule of a file forbids without a pattern: only the one that pace.py makes
-        # does, to stand for the line with the delay.
+        # Each rule of a file that forbids has a pattern. Only the one that pace.py
+        # makes, to stand for the line with the delay, has none.
         return not rule.pattern
 
     @property

@@ -384,7 +384,7 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
             else:
                 topic = topics[-1]
         group = groups.setdefault((item.code, topic), _Group(item, []))
-        # Several findings of one line follow one another: they are sorted.
+        # Several findings of one line follow one another, since they are sorted.
         if item.line is not None and item.line not in group.lines[-1:]:
             group.lines.append(item.line)
     result = []
