@@ -175,7 +175,7 @@ class _Line(NamedTuple):
 
 
 _Lines = dict[object, _Line]
-"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same
+"""Lines by what they mean, such as ``("disallow", "/x")``. Lines that mean the same
 have the same key."""
 
 

@@ -192,8 +192,8 @@ class CrawlTask(Task):
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
         """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it
-        afterwards. Yields None if it is in memory: it ends with each crawl.
-        Whatever the storage raises (no server, no permission, a file of a newer
+        afterwards. Yields None if the cache is in memory, where it ends with each
+        crawl. Whatever the storage raises (no server, no permission, a file of a newer
         version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:

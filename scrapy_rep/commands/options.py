@@ -111,7 +111,7 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Have *parser* read the options of ``scrapy robots``."""
-    # No short forms, such as "--comp" for "--compare": a script that relies on one
+    # No short forms, such as "--comp" for "--compare". A script that relies on one
     # would stop working once another option begins like it.
     parser.allow_abbrev = False
     for name, (help_text, parsing) in _OPTIONS.items():

@@ -183,8 +183,8 @@ def _headers_of(lines: Iterable[str]) -> Headers:
             raise WrongUsage(
                 f"--header is {line!r}, but must look like 'X-Robots-Tag: noindex'"
             )
-        # Bytes of an argument that aren't UTF-8 reach us as surrogates: make them bytes
-        # again.
+        # Bytes of an argument that aren't UTF-8 reach us as surrogates. Here they
+        # become bytes again.
         raw_value = value.strip().encode("utf-8", "surrogateescape")
         headers.appendlist(name.strip(), raw_value)
     return headers
@@ -334,8 +334,8 @@ class Sitemap:
     """How many allowed URLs a crawl leaves out, since they are on hosts that don't list
     the sitemap."""
     unjudged: int = 0
-    """How many of the URLs can't be judged: their host's robots.txt can't be fetched,
-    or must not be."""
+    """How many of the URLs can't be judged, since their host's robots.txt can't be
+    fetched, or must not be."""
     invalid: int = 0
     """How many entries have no URL."""
     broken: int = 0
@@ -531,9 +531,9 @@ class _SitemapTree:
             max_entries=settings.sitemap_max_urls,
             url=sitemap.final_url,
         )
-        # It percent-encodes URLs, as for requests. Hosts that aren't ASCII take time:
-        # after MAX_LISTED_IDN of them, it raises ValueError for further ones, as for
-        # what is no URL.
+        # The encoder percent-encodes URLs as for requests. Hosts that aren't ASCII take
+        # time, so after MAX_LISTED_IDN of them it raises ValueError for further ones,
+        # as for what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):

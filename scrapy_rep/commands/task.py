@@ -161,8 +161,8 @@ class Task:
 
     def urls(self) -> Iterator[str]:
         """Yield each URL that is given. For the argument ``-``, these are the lines of
-        standard input. It is also read without any arguments, unless it is a terminal,
-        or an option names it as a file."""
+        standard input. Standard input is also read without any arguments, unless it is
+        a terminal, or an option names it as a file."""
         files = [self.options.file]
         if self.options.compare is not None:
             files += self.options.compare
