@@ -223,7 +223,7 @@ class UsageLookup:
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
         # Fetches of tdmrep.json files (called flights, see origins/flights.py). Without
-        # REP_TDMREP there are none: fetch() returns before it asks for one.
+        # REP_TDMREP there are none, since fetch() returns before it asks for one.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -336,7 +336,7 @@ class UsageLookup:
             self._waiting -= 1
 
     async def end(self) -> None:
-        """Cancel all fetches: the spider closes."""
+        """Cancel all fetches, since the spider closes."""
         self._flights.end()
 
 

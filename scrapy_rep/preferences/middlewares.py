@@ -35,7 +35,7 @@ from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
-# Meta keys of our own requests, for robots.txt and sitemaps: how these may be used is
+# Meta keys of our own requests, for robots.txt and sitemaps. How these may be used is
 # no question.
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
@@ -121,8 +121,8 @@ class UsageMiddleware:
         # What to do about each purpose (REP_USAGE): one of ACTIONS.
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
-        # Logs bugs of ours in a block of code, and goes on after it: they must not fail
-        # a page.
+        # Logs bugs of ours in a block of code, and goes on after it, since they must
+        # not fail a page.
         self._isolated = Isolation(crawler)
         self._limiter = Limiter(logger, "origins that disallow a use")
         # The crawl's main middleware, which knows the origins. None before the spider
@@ -230,7 +230,7 @@ class UsageMiddleware:
 
     def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
         """If *usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
-        record and log that an item is dropped. Return whether to drop it: in a dry run,
+        record and log that an item is dropped. Return whether to drop it. In a dry run,
         it is kept."""
         rep = self._rep
         refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
@@ -274,10 +274,10 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
-        # The field of items that gets how they may be used; None: no field does.
+        # The field of items that gets how they may be used; None if no field does.
         self._field = settings.usage_field
-        # Logs bugs of ours in a block of code, and goes on after it: they must not lose
-        # an item.
+        # Logs bugs of ours in a block of code, and goes on after it, since they must
+        # not lose an item.
         self._isolated = Isolation(crawler)
         # Whether a warning about items that can't take the field was logged.
         self._warned = False
