@@ -9,8 +9,9 @@
 4. ``_look_closer`` does the rest: what the gate has decided about it, what has to be
    checked for sitemaps, robots.txt itself, an origin that is unreachable or unknown, a
    user agent of its own.
-5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
-   (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
+5. ``_forbid`` and ``_refuse`` report why it fails, and let it fail with
+   ``RobotsDisallowed`` (a rule forbids it) or ``RobotsUnreachable`` (there is no
+   robots.txt).
 
 Direct downloads, such as those of a media pipeline, pass no scheduler and no gate. They
 wait for robots.txt in this middleware, outside the download slots; so do requests whose
@@ -467,7 +468,7 @@ class RepMiddleware:
         direct: bool,
     ) -> RobotsDisallowed | None:
         """Report that *decision* forbids *request*. Return what it fails with; None if
-        it passes all the same: the decision is overruled, or this is a dry run.
+        it passes all the same, since the decision is overruled, or this is a dry run.
         *direct*: it is a direct download."""
         if self.overrules(request, decision):
             self._count("rep/overruled")
@@ -508,8 +509,8 @@ class RepMiddleware:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):
                 return None
-            # With always, since this must not open the fast path to later requests:
-            # they may have to be recorded.
+            # With always, since this must not open the fast path to later requests,
+            # which may have to be recorded.
             decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
@@ -531,9 +532,10 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
-        """Fail *request*, unless this is a dry run: *drop* says why there is no
+        """Fail *request*, unless this is a dry run. *drop* says why there is no
         robots.txt of *origin*. *state*: what is known of *origin*."""
-        # Not counted: the crawl ends, or there is a bug or a wrong configuration.
+        # In all other cases, the crawl ends, or there is a bug or a wrong
+        # configuration. This isn't counted.
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
@@ -547,7 +549,7 @@ class RepMiddleware:
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # "from" keeps the cause that the error has: it isn't an exception that is being
+        # "from" keeps the cause that the error has, which is no exception that is being
         # handled here. Without a spider, this isn't the shell, but somebody's test of
         # the middleware alone.
         is_shell = self._in_shell and self.context.spider is not None

@@ -47,10 +47,10 @@ EMBEDDED = "rep_embedded"
 # may not.
 _MAX_LINKS = 2_000
 # Links that match neither pattern below are unusual. The work of resolving those of a
-# page is counted in characters, of the links and of the page's base; it ends at so
+# page is counted in characters (of the links and of the page's base), and ends at this
 # many.
 _MAX_WORK = 200_000
-# Each unusual link counts as this many characters more: even a short one takes 40
+# Each unusual link counts as this many characters more, since even a short one takes 40
 # microseconds.
 _WORK_OF_A_LINK = 500
 
@@ -165,6 +165,7 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
     the ``nofollow`` of links."""
     if response is None:
         return [link for link in links if not link.nofollow]
+    # As process_request, *links* is one request.
     request = links
     if is_exempt(request, response):
         return request
@@ -286,7 +287,7 @@ class _LinkResolver:
             return self._folder + url
         if _ABSOLUTE.fullmatch(url):
             return url
-        # The link is joined with the base, encoded and searched for a fragment: it
+        # The link is joined with the base, encoded and searched for a fragment, so it
         # counts three times.
         self._work += _WORK_OF_A_LINK
         self._work += len(self._base) + 3 * len(reference)

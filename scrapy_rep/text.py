@@ -234,8 +234,8 @@ def duration(seconds: float) -> str:
 
 def without_password(text: str) -> str:
     """Return *text* with ``***`` for the password of the URL in it. The password is
-    taken to extend to the last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it
-    as they are."""
+    taken to extend to the last ``@``, since people leave ``:``, ``/``, ``@`` and spaces
+    in it as they are."""
     before, at, after = text.rpartition("@")
     before = _PASSWORD.sub(r"\1:***", before)
     return f"{before}{at}{after}"
