@@ -212,7 +212,8 @@ class RepMiddleware:
             state.used_at = now
             self._count("rep/cache/hit")
             is_from_gate = self._gate.note_arrival(request)
-            # allows(key), without the call: this runs for each request.
+            # This does what allows(key) does, without the call, since it runs for each
+            # request.
             if key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH:
                 state.allowed += 1
                 return None

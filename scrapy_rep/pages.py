@@ -34,7 +34,7 @@ from scrapy_rep.protocol.syntax import chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-# get_logger() names loggers after folders: this one is "scrapy_rep.pages".
+# get_logger() names loggers after folders, so this one is "scrapy_rep.pages".
 logger = get_logger(f"{__name__}.middleware")
 
 FOLLOW = "rep_follow"
@@ -174,7 +174,7 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed whatever the page says: because it is
+    """Return whether *request* may be followed whatever the page says, because it is
     for the page itself, or because its meta says so."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):

@@ -257,7 +257,7 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
-        """Add a ``user-agent`` line: lines of all kinds below it are about *token*."""
+        """Add a ``user-agent`` line. Lines of all kinds below it are about *token*."""
         self._has_group = True
         self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})

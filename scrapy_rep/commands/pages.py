@@ -52,7 +52,7 @@ class _FetchedPage(NamedTuple):
     """What fetching a URL came to, for one crawler."""
 
     request: Request
-    """For the URL as given: redirects may have led away from it."""
+    """For the URL as given. Redirects may have led away from it."""
     chain: Chain
     """The crawler's product tokens, most specific first."""
     page: PageOrError
@@ -394,7 +394,7 @@ class _SitemapTree:
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
-        # The one crawler that the counts are about: sitemaps() refuses several.
+        # The one crawler that the counts are about. Sitemaps() refuses several.
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._contacted: set[Origin] = set()

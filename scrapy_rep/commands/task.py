@@ -140,7 +140,7 @@ class Task:
         return self.named or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Only ``CrawlTask`` can: without Scrapy, this
+        """Run *job* in a crawl of its own. Only ``CrawlTask`` can. Without Scrapy, this
         is ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"

@@ -104,7 +104,7 @@ def concurrency_of(crawler: Crawler) -> int:
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
     """Call *start* when the spider opens; at once if it has opened, as for a command
     that makes its parts while its crawl runs. *start* is a method, whose object must
-    live as long as the crawl: signals keep only weak references."""
+    live as long as the crawl, since signals keep only weak references."""
     engine = None
     with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
@@ -157,13 +157,13 @@ class StopAtStart:
         )
         if self._in_shell:
             return  # if the crawl ended, the shell's fetch() would wait for ever
-        # While paused, nothing leaves the scheduler: with a JOBDIR, requests wait for
+        # While paused, nothing leaves the scheduler. With a JOBDIR, requests wait for
         # the next run.
         self._crawler.engine.pause()
         deferred_from_coro(self._close())
 
     async def _close(self) -> None:
-        """Close the spider, once the engine runs: earlier, Scrapy would send no
+        """Close the spider, once the engine runs. Earlier, Scrapy would send no
         ``engine_stopped``."""
         engine = self._crawler.engine
         await pause()
@@ -248,7 +248,8 @@ class Closing:
             while self._steps:
                 step = min(self._steps, key=attrgetter("stage"))
                 self._steps.remove(step)
-                # An exception must not keep the spider open and paused: it is logged.
+                # An exception must not keep the spider open and paused, so it is only
+                # logged.
                 with isolated("work before closing"):
                     await step.action()
         finally:
@@ -605,7 +606,7 @@ class EngineAccess:
         CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
         requests at a time."""
         downloader = self._crawler.engine.downloader
-        # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises
+        # CONCURRENT_REQUESTS, under a name that isn't documented. Nothing public raises
         # it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
             yield
@@ -631,8 +632,8 @@ class EngineAccess:
             handlers.download_request_async = Downloads(download)
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*. If not, callers needn't send it:
-        sending takes longer than most handlers."""
+        """Whether anything is connected to *signal*. If not, callers needn't send it.
+        Sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
@@ -911,7 +912,7 @@ class PacedSlot:
         self._stop_until(_NoTimer())
 
     def _stop_until(self, timer: Any) -> None:
-        """Let nothing be sent before *timer* calls: it takes the place of the timer
+        """Let nothing be sent before *timer* calls. It takes the place of the timer
         that was set."""
         if self._slot.latercall:
             self._slot.latercall.cancel()

@@ -22,7 +22,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
 
-# A BoundedSet remembers at least this many items: their hashes take 1 MiB.
+# A BoundedSet remembers at least this many items, whose hashes take 1 MiB.
 _REMEMBERED = 100_000
 
 # A table of hashes has this many places at first: 2 KiB.
@@ -126,7 +126,7 @@ _FIRST_LINES = 10
 def get_logger(name: str) -> logging.Logger:
     """Return the logger for the module *name*. There is one for each folder, since
     users filter by a logger's name, and modules may come and go. A message of several
-    lines needs a ``%s`` for each line: newlines in values come from outside."""
+    lines needs a ``%s`` for each line, since newlines in values come from outside."""
     folder = ".".join(name.split(".")[:-1][:2])
     logger = logging.getLogger(folder or name)
     if _clean not in logger.filters:

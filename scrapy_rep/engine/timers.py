@@ -178,7 +178,7 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
-        # cancel() calls finish(), which must not resume this coroutine: it may be about
+        # cancel() calls finish(), which must not resume this coroutine. It may be about
         # to be closed.
         is_over = True
         waiting.cancel()

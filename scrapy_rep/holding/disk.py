@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 _REQUEST_COLUMN = 4
 
 # Selects the rows whose values are sound, without the requests. SQLite lets any column
-# have any value: rows that aren't sound stay in the file. (1e10 s: 300 years.)
+# have any value. Rows that aren't sound stay in the file. (1e10 s: 300 years.)
 _SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
@@ -321,7 +321,7 @@ class DiskHold:
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
             fingerprint = fingerprinter.fingerprint(request)
-            # A project's own fingerprint need not be a hash: any URLs may share its
+            # A project's own fingerprint need not be a hash. Any URLs may share its
             # first bytes.
             digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)

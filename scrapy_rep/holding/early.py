@@ -145,7 +145,7 @@ class EarlyDrops:
     def enqueue_request(self, request: Request) -> Any:
         """Drop *request* if fresh rules forbid it. Else return what the scheduler
         returns for it."""
-        # Fast path, as in the middleware: most origins are unknown, or allow the
+        # Fast path, as in the middleware. Most origins are unknown, or allow the
         # request.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
@@ -213,7 +213,7 @@ class EarlyDrops:
     def remember(self, request: Request, state: OriginState, path: str) -> bool:
         """Remember that *request*, which came from the scheduler or was about to go
         there, is refused. Return whether it counts, as the first to its path. The dupe
-        filter can't tell: requests that were dropped here never got to it."""
+        filter can't tell. Requests that were dropped here never got to it."""
         if self._scheduling is None or request.dont_filter:
             return True
         item: tuple[object, ...] = (state.name, path)

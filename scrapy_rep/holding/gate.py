@@ -340,7 +340,7 @@ class Gate:
     def _keep_if_unknown(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known, or other requests are to
         leave in its place. Return whether it is kept."""
-        # Fast path, as in the middleware: most requests are to known origins.
+        # Fast path, as in the middleware. Most requests are to known origins.
         meta, url = request.meta, request.url
         state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
         if (

@@ -80,7 +80,7 @@ class HeldRequests:
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
-        """Return how many more requests the origin of *queue* may hold: other origins
+        """Return how many more requests the origin of *queue* may hold. Other origins
         need some room. None: an origin without a queue."""
         room = max(0, self._most_held - self.tally.held)
         held_count = queue.count if queue is not None else 0
@@ -485,8 +485,8 @@ class Releases:
 
 
 class _Turn(NamedTuple):
-    """A queue's turn. Turns are sorted as they come: urgent ones first, then early
-    ones."""
+    """A queue's turn. Turns are sorted in the order in which they come: urgent ones
+    first, then early ones."""
 
     urgency: int
     """The negated priority of the request that would leave."""

@@ -284,7 +284,7 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # the middleware drops them, or lets them pass
 
     def _count_unanswered(self, queue: Queue) -> None:
-        """Count those in *queue* that were held for want of a first answer: now this
+        """Count those in *queue* that were held for want of a first answer. Now this
         has come, and was a failure."""
         if queue.unanswered:
             self._count("rep/held/unreachable", queue.unanswered)
@@ -301,8 +301,8 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # none is left: its turn will call finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Give up those in *queue*: after a misconfiguration or a bug, retrying can't
-        help."""
+        """Give up those in *queue*, since after a misconfiguration or a bug, retrying
+        can't help."""
         if queue.has_requests:
             queue.is_answered = True
             self.releases.add(queue, Drop.after(error))

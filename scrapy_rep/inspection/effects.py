@@ -45,7 +45,7 @@ _ANY_PATH = "/any-page"
 
 class Crawlers:
     """The crawlers that a file names, and ``*``. Fifty of them, ``*`` and search
-    engines first, are examined: only their rules are known.
+    engines first, are examined. Only their rules are known.
 
     Tokens are in lower case here; :attr:`spelling` has them as the file spells them.
     """

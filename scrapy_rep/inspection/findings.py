@@ -319,7 +319,7 @@ class Finding(NamedTuple):
     """The crawlers that it concerns, ``*`` for those without a group of their own.
     Empty if it concerns any crawler."""
     lines: tuple[int, ...] = ()
-    """All lines with a finding of this code and topic: only :func:`grouped` fills them
+    """All lines with a finding of this code and topic. Only :func:`grouped` fills them
     in. The other fields are about the first of the lines."""
     text: str = ""
     """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``. Only

@@ -63,7 +63,7 @@ def lint(
     also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of lines. Findings of one
-    kind on the same topic are put together: they are one finding with several lines.
+    kind on the same topic are put together. They are one finding with several lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host

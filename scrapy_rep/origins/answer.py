@@ -287,7 +287,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
         return data, True
     is_known = encoding in _ZLIB or encoding in _LIBRARIES
     if not is_known and not _BINARY.search(data):
-        # "utf-8" and "none", say, are no encodings: browsers ignore them.
+        # "utf-8" and "none", say, are no encodings, and browsers ignore them.
         return data[:READ_BYTES], True
     new_decoder, errors = _decoders(data, encoding)
     output = b""
@@ -434,7 +434,7 @@ DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
 
 
 class ProjectError(Exception):
-    """The project's own code prevented the fetch: retrying can't help."""
+    """The project's own code prevented the fetch. Retrying can't help."""
 
 
 class ProxyError(Exception):
@@ -572,7 +572,7 @@ _TLS = _Kind(
 _DEAD = _Kind(
     types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
     names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
-    # hyper writes this: pyreqwest, which uses hyper, has one class for all failures.
+    # hyper writes this. Pyreqwest, which uses hyper, has one class for all failures.
     texts=re.compile(r"\bclient error \(Connect\)"),
     # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
     curl_codes=frozenset({6, 7}),

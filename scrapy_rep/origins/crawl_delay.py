@@ -139,8 +139,8 @@ class CrawlDelay(ResolutionListener):
     # When its slot is slowed down
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Slow down the slot of the origin at once: requests may be waiting in it.
-        Count an origin that gives a visit-time."""
+        """Slow down the slot of the origin at once, since requests may be waiting in
+        it. Count an origin that gives a visit-time."""
         if flight.outcome is not Outcome.RULES:
             return
         request = flight.request
@@ -188,7 +188,7 @@ class CrawlDelay(ResolutionListener):
     def _state_of(self, request: Request) -> OriginState | None:
         """Return what is known of the origin of *request*; None if nothing is, or if
         the protocol doesn't cover its URL."""
-        # This looks origins up as the middleware's fast path does: most are found by
+        # This looks origins up as the middleware's fast path does. Most are found by
         # what the URL begins with.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)

@@ -122,7 +122,7 @@ _MAX_TARGET = 120
 
 
 class InvalidStatus(ValueError):
-    """The status is none of HTTP's: download handlers pass on any number of digits."""
+    """The status is none of HTTP's. Download handlers pass on any number of digits."""
 
 
 @dataclass(slots=True)
@@ -201,7 +201,7 @@ class Hop:
             response = await within(seconds, self.running, timeout)
         finally:
             self.allowance.in_all -= time.monotonic() - began
-            # Close it now: otherwise the downloader would start a page in this place.
+            # Close it now. Otherwise the downloader would start a page in this place.
             self.slot.close()
         # Handlers that send `bytes_received` were stopped before
         # (Fetcher._bytes_received()).
@@ -221,7 +221,7 @@ def _as_failure(failure: Failure) -> Failure:
 
 
 def _tell_nobody(is_queued: bool) -> None:
-    """Do nothing: nobody needs to know about queues (any more)."""
+    """Do nothing, since nobody needs to know about queues (any more)."""
 
 
 def remove_secrets(headers: Headers) -> None:
@@ -285,7 +285,7 @@ class Fetcher:
         self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         self._accepts_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
-        """Whether a robots.txt that ends too early is accepted: it is if the project
+        """Whether a robots.txt that ends too early is accepted, as it is if the project
         accepts such pages."""
         # Connected while there are fetches: `bytes_received` is sent for every piece of
         # every page.
@@ -461,8 +461,8 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # With a project's own downloader, nothing is noted: it doesn't tell when a
-        # request leaves its queue.
+        # With a project's own downloader, nothing is noted, since it doesn't tell when
+        # a request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hands_over:
             hop.on_queue(is_queued=True)
 
@@ -475,8 +475,8 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # This many bytes are enough, compressed or not: decoding doesn't make them
-        # fewer.
+        # This many bytes are enough, compressed or not, since decoding doesn't make
+        # them fewer.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)

@@ -74,7 +74,7 @@ class ResolutionListener:
     """Its name in the log."""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Handle the answer of a *flight*, or news from the storage: requests obey
+        """Handle the answer of a *flight*, or news from the storage. Requests obey
         *state* now."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
@@ -147,8 +147,8 @@ class Flights:
         self._telling: set[Flight] = set()
         """Flights of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """The flight that those get who ask once the spider closes: it has landed then.
-        Before, it has no result."""
+        """The flight that those get who ask once the spider closes. It has landed by
+        then; before, it has no result."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
         """Whether slow flights are put off if others need their place, since there are
@@ -414,8 +414,8 @@ class Flights:
             await self._failed(flight, error)
             self._free_place(flight)
             return
-        # The place is free before listeners are told: one may wait for another fetch,
-        # even of this origin.
+        # The place is free before listeners are told, since one may wait for another
+        # fetch, even of this origin.
         self._free_place(flight)
         now = self.clock()
         queue = self.queue_of(flight.origin)
@@ -449,7 +449,7 @@ class Flights:
             # place.
             return
         if flight.is_abandoned:
-            # Only listeners are told: nobody waits for it.
+            # Only listeners are told, since nobody waits for it.
             self._notify_of_failure(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
@@ -475,8 +475,8 @@ class Flights:
                 listener.failed(flight.origin, error)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
-        """Let those go on who wait for *flight*: all listeners have been told, or one
-        takes too long."""
+        """Let those go on who wait for *flight*, since all listeners have been told, or
+        one takes too long."""
         if flight not in queue.being_told:
             return  # they went on before, when a listener took too long
         queue.being_told.remove(flight)
@@ -551,7 +551,7 @@ class Flights:
 
 def _as_bug(error: BaseException) -> Exception:
     """Return what to tell those who wait of an unexpected *error*. It is no
-    cancellation: they must not think that they were cancelled."""
+    cancellation, since they must not think that they were cancelled."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
         name = type(error).__name__
         return RuntimeError(f"the fetch was cancelled ({name})")

@@ -93,7 +93,7 @@ WAIT = Advice(Action.WAIT)
 
 class Policy:
     """The one place that decides what to do with a request, except when a held
-    request's time is over, or there is no room to hold those that waited: then
+    request's time is over, or there is no room to hold those that waited. Then
     holding/holding.py decides. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:

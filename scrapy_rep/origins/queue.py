@@ -68,15 +68,15 @@ it counts."""
 
 SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a
-time: it is probably to a silent origin, and must not block the rest."""
+time. It is probably to a silent origin, and must not block the rest."""
 
 LANDING_SECONDS = 1.0
 """Seconds that a fetch may take to fail once its time is over, or that an answer may
 take to be handled."""
 
 ROUNDING = 0.001
-"""Seconds by which a step may be done early: sums of times may differ in their last
-digits."""
+"""Seconds by which a step may be done early, since sums of times may differ in their
+last digits."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Flight:
     owner: Owner | None = None
     """None for a flight that nobody waits for (in tests)."""
     again: bool = False
-    """Whether it is a retry: requests are held for the origin already. Retries give way
+    """Whether it is a retry. Requests are held for the origin already. Retries give way
     to first fetches."""
     began_at: float = 0.0
     """When it was needed first."""
@@ -171,7 +171,7 @@ class Flight:
     is_abandoned: bool = False
     """We cancelled it."""
     is_put_off: bool = False
-    """We cancelled it for others that needed its place: another flight to this origin
+    """We cancelled it for others that needed its place. Another flight to this origin
     is queued instead."""
     running: Deferred[Any] | None = None
     """Its task; None while it is queued."""
@@ -220,7 +220,7 @@ class Flight:
 
     def queued(self, is_queued: bool) -> None:
         """Note that it has entered a queue of the downloader or behind another process,
-        or has left it: that time doesn't count against those who wait."""
+        or has left it. That time doesn't count against those who wait."""
         if self.owner is None:
             return
         queue = self.owner.queues.get(self.origin)
@@ -393,8 +393,8 @@ class Queue:
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more: it has ended. Another one may have taken its place
-        before."""
+        """Wait for *fetch* no more, since it has ended. Another one may have taken its
+        place before."""
         if self.fetch is fetch:
             self.fetch = None
             self.run_clock(now, runs=True)

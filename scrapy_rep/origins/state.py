@@ -236,7 +236,7 @@ class OriginTable:
         return [*self._parsed.values(), *self._pinned.values()]
 
     def pin(self, origin: Origin) -> None:
-        """Keep *origin* until :meth:`unpin`: requests wait for it."""
+        """Keep *origin* until :meth:`unpin`, since requests wait for it."""
         state = self.get(origin)
         if state is not None:
             self._parsed.pop(state.origin, None)

@@ -160,7 +160,7 @@ class Targets:
         if crawler.settings.getbool("HTTPPROXY_ENABLED"):
             self._proxies = getproxies()
         self._watched = BoundedSet()
-        """Hosts that public hosts named: no private address of theirs may be connected
+        """Hosts that public hosts named. No private address of these may be connected
         to."""
         self._public = BoundedSet()
         """Hosts that have resolved to a public address."""
@@ -438,4 +438,4 @@ async def _look_up_with_reactor(host: str) -> Sequence[str]:
 
 
 def _ignore(resolution: IHostResolution) -> None:
-    """Do nothing: it doesn't matter when a resolution begins."""
+    """Do nothing, since it doesn't matter when a resolution begins."""

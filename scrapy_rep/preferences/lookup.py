@@ -136,7 +136,7 @@ def usage_of(
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
-    # What is said about text and data mining: metas take precedence over headers,
+    # What is said about text and data mining. Metas take precedence over headers,
     # headers over tdmrep.json. |= only adds what is missing.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))

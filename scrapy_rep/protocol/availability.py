@@ -5,7 +5,7 @@ origins/choices.py.
 An error page whose title or heading says that a file was not found means the same as a
 404. This text must *be* such a phrase, and may have only the site's name and
 punctuation beside it. "Host not found" and "Class App not found" are outages, and must
-not become permission: so phrases are compared whole.
+not become permission, so phrases are compared whole.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words, and stems of words, that aren't part of a site's name: beside "Not found", they
+# Words, and stems of words, that aren't part of a site's name. Beside "Not found", they
 # say that something other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "

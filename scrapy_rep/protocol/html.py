@@ -295,8 +295,7 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
 
 # What start_tags() has to look at depends on the tags that it is to yield. Listed are
 # the beginnings of the names to yield and of those in _MATTERS. Some other names begin
-# in the same way: these are looked at needlessly.
-# For metas:
+# in the same way. These are looked at needlessly. For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 # For _LINK_TAGS:
 _NOT_PLAIN_NOR_LINK = _but_plain(

@@ -322,7 +322,8 @@ class Rules:
         """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and
         :func:`comparable` return it."""
         key = self.find(path)
-        # allows(key), without the call: this runs for each request.
+        # This does what allows(key) does, without the call, since it runs for each
+        # request.
         return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:

@@ -13,7 +13,7 @@ ROBOTS_PATH = "/robots.txt"
 """Always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
-"""The most characters of a host: longer names are invalid, and slow to encode."""
+"""The most characters of a host. Longer names are invalid, and slow to encode."""
 
 MAX_URL = 8_192
 """The most characters of a URL. Servers refuse longer ones, and encoding takes time."""

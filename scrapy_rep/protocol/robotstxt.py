@@ -389,8 +389,8 @@ def delay_seconds(value: str) -> float | None:
 
 def rate_seconds(value: str) -> float | None:
     """Return the seconds between two pages of a ``request-rate``; None if it can't be
-    read. Hours in it make no difference: nothing says that more is welcome at other
-    times."""
+    read. Hours in it make no difference, since nothing says that more is welcome at
+    other times."""
     rate = _RATE.fullmatch(value)
     if rate is None:
         return None

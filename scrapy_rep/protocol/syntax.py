@@ -335,7 +335,7 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if _NAME.fullmatch(token) is not None:
-            # As leading_token() returns it: digits end a token, and may leave nothing.
+            # As leading_token() returns it. Digits end a token, and may leave nothing.
             name = _TOKEN.match(token)[0]  # type: ignore[index]  # it matches anything
             if name:
                 names.append(name)

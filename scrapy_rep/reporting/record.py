@@ -308,8 +308,8 @@ def kind_of(reason: str | None) -> str:
     return name[:_KIND_LENGTH]
 
 
-# Refused URLs that are remembered, the latest of all origins: when a robots.txt
-# changes, its new rules are tried on some of them.
+# At most this many refused URLs are remembered, the latest of all origins. When a
+# robots.txt changes, its new rules are tried on some of them.
 _REMEMBERED_URLS = 1000
 # How many refused URLs of the origin are tried then; and how many verdicts that differ
 # are listed in the line about the change.

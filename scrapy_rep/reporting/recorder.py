@@ -2,7 +2,7 @@
 summary (`summary.py`), and in lines (`record.py`) for the file of the record
 (`record_file.py`) and for the report (`report/`).
 
-Requests that are simply allowed are only counted, in ``OriginState.allowed``: most
+Requests that are simply allowed are only counted, in ``OriginState.allowed``. Most
 requests are, and they must cost nothing.
 """
 
@@ -311,8 +311,9 @@ class Recorder(ResolutionListener):
         self._failure_log.log(message, values, self._context.spider, state.origin)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that a fetch ended without an answer: it was cancelled, or the
-        project's configuration prevents it, which is logged once for each *error*."""
+        """Record that a fetch ended without an answer, since it was cancelled, or since
+        the project's configuration prevents it. This is logged once for each
+        *error*."""
         self._counts.note_unanswered(origin)
         details: dict[str, Any] = {"outcome": "none", "stored": False}
         if isinstance(error, FetchAbandoned):
@@ -628,7 +629,7 @@ def _names(chain: tuple[str, ...]) -> str | None:
 
 class Signals(ResolutionListener):
     """Sends the signals of an answer, if there are handlers. A slow handler must not
-    keep other parts waiting: middleware.py puts this listener after them."""
+    keep other parts waiting, so middleware.py puts this listener after them."""
 
     part = "announcement of robots.txt"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""

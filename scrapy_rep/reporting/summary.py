@@ -69,7 +69,7 @@ _REQUESTS = {
 }
 # Figures that the summary has even if they are 0.
 _ALWAYS_SHOWN = ("allowed", "forbidden")
-# Figures of requests that the verdict "allowed" counts as well: figures() subtracts
+# Figures of requests that the verdict "allowed" counts as well, so figures() subtracts
 # them.
 _PARTS_OF_ALLOWED = ("passed", "overruled")
 # Lines of the summary that show stats: the words for each, in the order in which things
@@ -262,8 +262,8 @@ def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) 
     wrapped: list[str] = []
     for line in lines:
         wrapped += _WRAPPER.wrap(line)
-    # Each line is an argument of its own: newlines in other people's text are escaped,
-    # and can't forge lines.
+    # Each line is an argument of its own, so that newlines in other people's text are
+    # escaped, and can't forge lines.
     placeholders = "\n".join("%s" for _ in wrapped)
     logger.info(placeholders, *wrapped, extra=context.extra)
 

@@ -123,16 +123,16 @@ class Places:
         return row in self._asked
 
     @property
-    def left(self) -> int:
+    def free(self) -> int:
         """How many places are free."""
         taken = len(self._asked) - len(self._held)
         return _MAX_REQUESTED - taken
 
     def has_room_for(self, origin: str) -> bool:
         """Whether another sitemap to which *origin* has led may be requested. An origin
-        may have no more places than are left, so that there is always one for another
+        may have no more places than are free, so that there is always one for another
         origin."""
-        return self._of_origin[origin] < self.left
+        return self._of_origin[origin] < self.free
 
     def take(self, sitemap: SitemapRow) -> None:
         """Note that *sitemap* is being requested."""
@@ -206,7 +206,7 @@ class Loader:
         self._has_round_wrapped = False
         # Before this time, in seconds of the monotonic clock, nothing is requested.
         self._paused_until = 0.0
-        # Sitemaps are read in turns: whoever has the lock may read for one slice of
+        # Sitemaps are read in turns. Whoever has the lock may read for one slice of
         # time.
         self._reading = DeferredLock()
         connect = context.crawl.crawler.signals.connect
@@ -223,7 +223,7 @@ class Loader:
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
-        while self.places.left > 0 and time.monotonic() >= self._paused_until:
+        while self.places.free > 0 and time.monotonic() >= self._paused_until:
             origin = self._next_origin()
             if origin is None or self._is_round_over(origin):
                 if self._tried_in_round > _MANY_ORIGINS:
@@ -368,7 +368,7 @@ class Loader:
             meta={
                 LED_BY_KEY: sitemap.origin,
                 SITEMAP_KEY: description,
-                # A sitemap may be on any host: allowed_domains is about pages.
+                # A sitemap may be on any host. Allowed_domains is about pages.
                 "allow_offsite": True,
             },
         )
@@ -426,7 +426,7 @@ class Loader:
         """Note that the crawl is done with the request for a sitemap. The trail calls
         this.
 
-        If the sitemap still has its place, it was neither read nor has it failed:
+        If the sitemap still has its place, it was neither read nor has it failed. Then
         another component has dropped the request, or the rules did before it was
         queued.
         """

@@ -210,7 +210,7 @@ def _skip_dupe_filter(request: Request) -> None:
 
 
 class Twins:
-    """Knows the spider's own requests for pages that a sitemap lists, too: such a page
+    """Knows the spider's own requests for pages that a sitemap lists, too. Such a page
     must not come twice, and it may lose its callback."""
 
     def __init__(self, context: SeedingContext) -> None:
@@ -221,7 +221,7 @@ class Twins:
         self._crawler: Any = crawl.crawler
         # Fingerprints of start requests.
         self._starts = BoundedSet()
-        # Whether there are start requests: else no page needs a fingerprint.
+        # Whether there are start requests. If not, no page needs a fingerprint.
         self._has_starts = False
         # Hashes of the URLs of pages from sitemaps that go to the spider's default
         # callback.
@@ -323,8 +323,8 @@ class Feeder:
         return self._spool.waiting + self.outstanding.total
 
     def wake(self) -> None:
-        """Make a step soon: there may be something new in the spool, or room in the
-        scheduler."""
+        """Make a step soon, since there may be something new in the spool, or room in
+        the scheduler."""
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
@@ -408,9 +408,9 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no page of any site may go to the scheduler: there are enough, or so
-        many requests are held (holding/hold.py) that an origin without any could not
-        hold one more."""
+        """Whether no page of any site may go to the scheduler, since there are enough,
+        or so many requests are held (holding/hold.py) that an origin without any could
+        not hold one more."""
         if self.outstanding.total >= _MAX_PAGES:
             return True
         return not self._holding.held.room_for(None)
@@ -479,8 +479,8 @@ class Feeder:
                 if self._send(page, site):
                     sent += 1
         finally:
-            # The stat is counted once for all pages: that takes as long as much of the
-            # work for one page.
+            # The stat is counted once for all pages, since that takes as long as much
+            # of the work for one page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 

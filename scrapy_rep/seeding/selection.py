@@ -599,7 +599,7 @@ class SitemapLog:
 
 class Verifier:
     """Accepts or rejects pages that wait in the spool because they are on another host
-    than their sitemap: accepts them if that host's robots.txt lists the sitemap (the
+    than their sitemap. Accepts them if that host's robots.txt lists the sitemap (the
     proof). Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
@@ -617,7 +617,7 @@ class Verifier:
             # their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that have one of the _max_asked places, by number: they are being looked
+        # Sites that have one of the _max_asked places, by number. They are being looked
         # at, or were a moment ago.
         self._asked: dict[int, Site] = {}
         # Sites that have lost their place to another one, since their origins didn't

@@ -94,8 +94,8 @@ class Since:
         if other_began_at is None:
             return iso(began_at)
         if value == self._stored:
-            # Nobody has changed the value since this run began. A later date stays: it
-            # may be of a crawl between two runs with this JOBDIR.
+            # Nobody has changed the value since this run began. A later date stays,
+            # since it may be of a crawl between two runs with this JOBDIR.
             return iso(max(other_began_at, began_at))
         # A crawl of this spider that ran beside this one has ended, and each may have
         # read sitemaps for the other: the earlier beginning counts.

@@ -7,7 +7,7 @@ JOBDIR.
 Each site (see :class:`Site`) has a cursor, the row of the last of its pages that went
 to the scheduler. The row of a page is deleted once the crawl is done with the page.
 Rows up to the cursor that are left when the file is opened were in progress when the
-process ended, so the next run requests their pages again: nothing is lost, and after a
+process ended, so the next run requests their pages again. Nothing is lost, and after a
 kill a few pages come twice.
 """
 
@@ -123,7 +123,7 @@ class Found(IntEnum):
     LISTED = 0
     """A robots.txt, an index or the spider lists it."""
     GUESSED = 1
-    """Nobody lists it: it has one of the usual paths (GUESSES in seeding/loader.py)."""
+    """Nobody lists it. It has one of the usual paths (GUESSES in seeding/loader.py)."""
     LINKED = 2
     """A page links to it."""
 
@@ -390,7 +390,7 @@ class Spool:
         self.over = True
 
     def begin_ending(self) -> None:
-        """Note that the crawl is closing: nothing more is requested."""
+        """Note that the crawl is closing, so that nothing more is requested."""
         self.ending = True
 
     def notify(self, listener: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ misread what a newer one writes. An older version ignores fields that it doesn't
 so a new field needs no new schema."""
 
 # A text that compression takes for what came before the data, so that it finds
-# repetitions from the first byte on: most files are short, and look like this. Stored
+# repetitions from the first byte on. (Most files are short, and look like this.) Stored
 # entries can't be unpacked without it, so it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
@@ -387,8 +387,8 @@ class Turn(NamedTuple):
         """Return when to send the request, in the unit of *now*, the current time.
 
         *next_moment*: the stored time from which on the origin's next request may be
-        sent. One that is too far away, or isn't a number, doesn't count: other programs
-        may have written it, or a clock was set back.
+        sent. One that is too far away, or isn't a number, doesn't count, since other
+        programs may have written it, or a clock was set back.
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
@@ -409,7 +409,7 @@ class Storage:
 
     :meth:`load` and :meth:`save` are required; the other defaults suit a storage used
     by one process at a time. A crawl calls the ``…_many`` methods, with up to 500
-    origins: override them where one call can replace many.
+    origins. Override them where one call can replace many.
     """
 
     def load(self, origin: str) -> Entry | None:
@@ -572,7 +572,7 @@ class MemoryStorage(Storage):
         packed = self._packed.pop(origin, None)
         if packed is None:
             return None
-        # Put back at the end: now it is the most recently used one.
+        # It is put back at the end, since now it is the most recently used one.
         self._packed[origin] = packed
         if origin in self._large:
             self._large[origin] = self._large.pop(origin)

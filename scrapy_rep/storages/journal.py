@@ -156,15 +156,15 @@ _THREAD_LOCK_SECONDS = 1.0
 # body.
 _CHANGES_AT_ONCE = 10
 # The highest number that a row of the table has, or had before it was deleted. Others
-# may have written anything to the file: numbers near the end of SQLite's integers, or
-# of another type, don't count.
+# may have written anything to the file, so numbers near the end of SQLite's integers,
+# or of another type, don't count.
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
                      AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
 """
-# Seconds since the last failure until the log says that the file can be used again: on
-# a full disk, deletions make room for a moment, over and over.
+# Seconds since the last failure until the log says that the file can be used again. (On
+# a full disk, deletions make room for a moment, over and over.)
 _CALM_SECONDS = 10.0
 
 
@@ -309,7 +309,7 @@ class Journal:
         """Write *rows*, in place of those with the same keys."""
         for row in rows:
             place = table, row[0]
-            # An earlier version is removed first, so that the new one comes last:
+            # An earlier version is removed first, so that the new one comes last, since
             # changes are written in this order.
             self._pending.pop(place, None)
             self._pending[place] = row
@@ -358,8 +358,8 @@ class Journal:
     # Writing
 
     def _write(self) -> None:
-        """Write what is pending, unless that fails at present: then :meth:`flush`
-        will."""
+        """Write what is pending. If writing fails at present, leave it to
+        :meth:`flush`."""
         if self._db is None or not self._writes or self.failing_since is not None:
             return
         try:

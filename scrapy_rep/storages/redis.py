@@ -39,10 +39,10 @@ _KEYS_AT_A_TIME = 500
 # The following are programs in Lua, which the server runs, so that nothing comes
 # between their steps.
 
-# Returns the values of KEYS, and no more than a batch may have: other programs that
-# share the server may have written anything. A value that is longer than allowed, or no
-# string, is returned as an empty one. ARGV: the bytes that a value may have, and those
-# that all may have.
+# Returns the values of KEYS, and no more than a batch may have, since other programs
+# that share the server may have written anything. A value that is longer than allowed,
+# or no string, is returned as an empty one. ARGV: the bytes that a value may have, and
+# those that all may have.
 _READ_SCRIPT = """
 local values = {}
 local room = tonumber(ARGV[2])
@@ -120,8 +120,8 @@ class RedisStorage(BatchStorage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and
     ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many origins share one, and an old one is kept until
-    it expires so that decisions based on it can be checked.
+    Bodies have keys of their own, since many origins share one, and an old one is kept
+    until it expires so that decisions based on it can be checked.
     """
 
     # What the public methods do is said in Storage (base.py).
@@ -162,7 +162,7 @@ class RedisStorage(BatchStorage):
         try:
             return cls(url, settings.cache_redis_prefix, settings.cache_expiry)
         except ValueError:
-            # Don't quote the reason: it may contain the password.
+            # Don't quote the reason, since it may contain the password.
             raise SettingsError(
                 "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
                 "redis://localhost:6379/0."

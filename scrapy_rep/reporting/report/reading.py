@@ -2,7 +2,7 @@
 and pages.
 
 :class:`CrawlSum` is given the lines of one crawl in turn, and keeps rows of plain
-values, which `page.html` shows and `findings.py` judges. Memory is bounded: beyond a
+values, which `page.html` shows and `findings.py` judges. Memory is bounded. Beyond a
 limit, the origins that have had nothing new for longest are only counted. Times are
 seconds since the epoch; positions on the time axis are percent of its width.
 """
@@ -280,7 +280,7 @@ class Timeline:
         """The latest of these differences."""
         self._least = 0
         """The smallest of them. It is negative if requests leave that an earlier run
-        held: so many were there from the beginning, though this record has no line
+        held. As many were there from the beginning, though this record has no line
         about their arrival."""
 
     def change(self, at: float, difference: int) -> None:
@@ -350,8 +350,8 @@ _QUOTED_ORIGINS_OF_A_RULE = 20
 
 # Patterns of rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-# Outcomes of fetches that brought no answer: they were cancelled or impossible, or they
-# failed.
+# Outcomes of fetches that brought no answer, since they were cancelled or impossible,
+# or they failed.
 _NO_ANSWERS = ("none", "unreachable")
 
 DROPS = (
@@ -548,7 +548,7 @@ class CrawlSum:
         answer: Line,
         at: float,
     ) -> None:
-        """Note an *answer* that counts: it ends a period of failures, and lets requests
+        """Note an *answer* that counts. It ends a period of failures, and lets requests
         go on."""
         delay = answer.fields.get("crawl_delay")
         origin.delay = None
