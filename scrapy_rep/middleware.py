@@ -333,7 +333,7 @@ class RepMiddleware:
         seconds = None
         if self.decisions.dry_run:
             # Wait no longer than until the request would be held.
-            seconds = flight.left_of(self.origins.policy.grace)
+            seconds = flight.remaining(self.origins.policy.grace)
         with self.context.engine.extra_slot():  # pages need the other slots meanwhile
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):

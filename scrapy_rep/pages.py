@@ -30,7 +30,7 @@ from scrapy_rep.origins.agents import (
 )
 from scrapy_rep.protocol.html import links_of
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.protocol.syntax import chain
+from scrapy_rep.protocol.syntax import chain as read_chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
@@ -117,7 +117,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     # Under this key (origins/agents.py) a request may name its agent. If it doesn't,
     # its User-Agent header does.
     try:
-        return chain(request.meta[AGENT_KEY])
+        return read_chain(request.meta[AGENT_KEY])
     except (KeyError, ValueError):
         return chain_in_header(request)
 

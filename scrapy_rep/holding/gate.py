@@ -341,8 +341,11 @@ class Gate:
         """Keep *request* here if its robots.txt isn't known, or other requests are to
         leave in its place. Return whether it is kept."""
         # Fast path, as in the middleware. Most requests are to known origins.
-        meta, url = request.meta, request.url
-        state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
+        meta = request.meta
+        url = request.url
+        slash = url.find("/", SCHEME_LENGTH)
+        prefix = url[: slash + 1]
+        state = self._by_prefix.get(prefix)
         if (
             state is not None
             and state.rules is not None

@@ -413,8 +413,9 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
-        latest = now + max(seconds_until_attempt, ROUNDING)
-        came_before = latest - self._max_wait
+        # The time of those who are given up is over at this moment, or before.
+        over_by = now + max(seconds_until_attempt, ROUNDING)
+        came_before = over_by - self._max_wait
         if oldest > came_before:
             return
         last_failure = self._last_failure(queue)

@@ -285,9 +285,9 @@ class Flights:
                 self._count_as_slow(queue.fetch)
         elif step is Step.APPLY and queue.being_told:
             # Those who wait don't wait any longer for listeners.
-            latest = now + ROUNDING - self.limits.grace
+            answered_before = now + ROUNDING - self.limits.grace
             for flight in list(queue.being_told):
-                if flight.answered_at <= latest:
+                if flight.answered_at <= answered_before:
                     self._landed(queue, flight)
         elif step is Step.APPLY:
             self._apply(queue)

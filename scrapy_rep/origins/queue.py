@@ -213,7 +213,7 @@ class Flight:
             patience=2 * self.patience,
         )
 
-    def left_of(self, seconds: float) -> float:
+    def remaining(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
         now = self.owner.clock() if self.owner is not None else 0.0
         return self.began_at + seconds - now

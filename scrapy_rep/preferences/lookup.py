@@ -327,7 +327,7 @@ class UsageLookup:
             slot = self._engine.extra_slot()
         try:
             with slot:
-                await flight.wait(flight.left_of(self._settings.download_timeout))
+                await flight.wait(flight.remaining(self._settings.download_timeout))
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)

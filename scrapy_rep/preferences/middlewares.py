@@ -196,16 +196,16 @@ class UsageMiddleware:
         """Whether *request* is for a robots.txt or a sitemap, not for a page."""
         return not _OUR_KEYS.isdisjoint(request.meta)
 
-    def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
+    def _record(self, rep: RepMiddleware, request: Request, page_usage: Usage) -> None:
         """Count a page, and put on record how it may be used."""
         inc_value = rep.context.stats.inc_value
         inc_value("rep/usage/pages")
-        for purpose, verdict in usage.verdicts.items():
+        for purpose, verdict in page_usage.verdicts.items():
             if verdict is not None:
                 inc_value(f"rep/usage/{verdict}/{purpose}")
         reasons = []
         for purpose in self._actions:
-            statement = usage.decisive(purpose)
+            statement = page_usage.decisive(purpose)
             if statement is not None:
                 reasons.append(f"{purpose}: {statement}")
         rep.decisions.record(
@@ -214,26 +214,26 @@ class UsageMiddleware:
             "usage",
             dry_run=False,
             reason="; ".join(reasons) or None,
-            usage=usage.as_dict(),
+            usage=page_usage.as_dict(),
         )
 
-    def _refused(self, usage: Usage, *actions: str) -> Refused | None:
-        """Return the first purpose with one of *actions* in ``REP_USAGE`` that *usage*
-        disallows."""
+    def _refused(self, page_usage: Usage, *actions: str) -> Refused | None:
+        """Return the first purpose with one of *actions* in ``REP_USAGE`` that
+        *page_usage* disallows."""
         for purpose, action in self._actions.items():
             if action not in actions:
                 continue
-            statement = usage.decisive(purpose)
+            statement = page_usage.decisive(purpose)
             if statement is not None and statement.says[purpose] == NO:
                 return Refused(purpose, statement)
         return None
 
-    def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
-        """If *usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
+    def drop_item_if_refused(self, request: Request, page_usage: Usage) -> bool:
+        """If *page_usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
         record and log that an item is dropped. Return whether to drop it. In a dry run,
         it is kept."""
         rep = self._rep
-        refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
+        refused = self._refused(page_usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
             return False
         rep.context.stats.inc_value("rep/usage/items")

@@ -278,7 +278,7 @@ def read_signals(text: str) -> list[Signal]:
     text_with_commas = text.lower().replace(";", ",")
     # The last part has what lies beyond the limit.
     parts = text_with_commas.split(",", _MAX_SIGNALS)
-    found = []
+    signals_in_text = []
     for part in parts[:_MAX_SIGNALS]:
         if not part.strip():
             continue
@@ -286,8 +286,8 @@ def read_signals(text: str) -> list[Signal]:
         has_blanks = False
         if equals:
             has_blanks = name[-1:].isspace() or value[:1].isspace()
-        found.append(Signal(name.strip(), value.strip(), has_blanks))
-    return found
+        signals_in_text.append(Signal(name.strip(), value.strip(), has_blanks))
+    return signals_in_text
 
 
 def signals(text: str) -> dict[str, str]:

@@ -84,8 +84,8 @@ _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
 # An agent is followed by a rule that is known. Anything else with a colon is a rule of
 # somebody else's ("revisit-after: 7 days").
 _AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN_RULE})", re.ASCII)
-# A name that begins so is that of a rule, known or not, and not an agent's, unless the
-# crawler itself has this name.
+# A name that begins so is that of a rule, known or unknown. It is an agent's only if
+# the crawler itself has this name.
 _LIMIT_PREFIX = "max-"
 # The value of a rule, with or without a colon before it.
 _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)

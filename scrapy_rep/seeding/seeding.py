@@ -408,9 +408,9 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no page of any site may go to the scheduler, since there are enough,
-        or so many requests are held (holding/hold.py) that an origin without any could
-        not hold one more."""
+        """Whether the scheduler gets no pages now, whatever their site: it has enough,
+        or so many requests are held (holding/hold.py) that there is no room for even
+        one of another origin."""
         if self.outstanding.total >= _MAX_PAGES:
             return True
         return not self._holding.held.room_for(None)
