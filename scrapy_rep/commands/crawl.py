@@ -154,7 +154,7 @@ class CrawlTask(Task):
         assert process is not None  # Scrapy sets it
         self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
-        # These keep the crawl from starting. The job's own error is in
+        # Errors that keep the crawl from starting. The job's own error is in
         # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
@@ -197,7 +197,8 @@ class CrawlTask(Task):
         version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # Not isinstance(): a project's subclass may keep its entries somewhere.
+            # This is not isinstance(), since a project's subclass may keep its entries
+            # somewhere.
             is_in_memory = type(storage) is MemoryStorage
             yield None if is_in_memory else storage
         except (Ending, WrongUsage):

@@ -163,7 +163,7 @@ def _decide_by_sites(task: Task) -> Counter[str]:
         runs.append(_Run(origin, list(questions)))
     if not runs:
         return totals
-    # Of each origin: how many of its runs have not been printed yet.
+    # How many runs of each origin have not been printed yet.
     runs_left = Counter(run.origin for run in runs)
 
     async def job(lookup: Lookup) -> None:

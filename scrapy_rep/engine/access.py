@@ -358,7 +358,7 @@ class Trail:
         """Tells this run from others: Scrapy's queue may return a request with the
         number of an earlier run."""
         self._carriers: dict[int, int] = {}
-        """By number: how many requests carry it."""
+        """How many requests carry each number."""
         self.in_progress: dict[Request, int] = {}
         """The numbers of the requests that the engine has taken from the scheduler."""
 
@@ -989,9 +989,11 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._paced: dict[str, PacedSlot] = {}
-        """By the slot's key. Scrapy may have removed the slot, see :meth:`paced`."""
+        """The paced slots by key. Scrapy may have removed some of them, see
+        :meth:`paced`."""
         self.slowed: dict[str, _Slowed] = {}
-        """By the slot's key. Scrapy may have removed the slot, see :meth:`_current`."""
+        """The slowed slots by key. Scrapy may have removed some of them, see
+        :meth:`_current`."""
         # Scrapy's downloader chooses between the two settings in this way, too.
         setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
         if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):

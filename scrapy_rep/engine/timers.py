@@ -51,7 +51,7 @@ class Alarm:
         self._on_due = on_due
         self._isolated = Isolation(crawler)
         self._times: dict[Any, float] = {}
-        """By key: when it is due (``time.monotonic()``)."""
+        """When each key is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
         """Times with their keys. Some are outdated: no longer in :attr:`_times`."""
         self._timer: CallLaterResult | None = None

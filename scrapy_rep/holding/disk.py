@@ -114,10 +114,10 @@ class DiskHold:
             gauge="rep/down/held",
         )
         self.recovered: dict[str, list[Held]] = {}
-        """By origin: what an earlier run held."""
+        """What an earlier run held, by origin."""
         self.earlier_counts: dict[str, Counter[int]] = {}
-        """By origin: how many requests with each fingerprint an earlier run held. If it
-        is empty, :meth:`recognise` needn't be asked."""
+        """How many requests with each fingerprint an earlier run held, by origin. If
+        there are none, :meth:`recognise` needn't be called."""
         self.ran = 0.0
         """Seconds for which earlier runs have run."""
         self._has_warned = False

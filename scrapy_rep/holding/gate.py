@@ -18,7 +18,7 @@ It stands in for two documented methods of the project's scheduler, whichever th
 
 What goes on goes to the middleware, which applies the rules
 (``RepMiddleware.process_request``). A request leaves the gate once, returned by
-``next_request()``: nothing is scheduled again.
+``next_request()``, so nothing is scheduled again.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ from scrapy_rep.text import counted, duration
 logger = get_logger(__name__)
 
 # At most this many requests are held if the scheduler isn't Scrapy's, and there is no
-# JOBDIR: other processes may share the scheduler, and can crawl the others meanwhile.
+# JOBDIR. Other processes may share the scheduler, and can crawl the rest meanwhile.
 _MOST_SHARED = 1000
 # How many of an origin's URLs at the gate are compared when its robots.txt changes: a
 # sample is enough to say in the log whether the change matters.

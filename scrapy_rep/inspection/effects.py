@@ -241,7 +241,8 @@ def _site_closed(crawlers: Crawlers, is_small: bool) -> Finding:
     exception = ""
     if open_names:
         exception = " without a group of their own"
-        # They can be named only if, of each, a path is known that it may fetch.
+        # These crawlers can be named only if for each of them a path is known that it
+        # may fetch.
         if is_small and set(open_names) <= set(crawlers.open):
             agents = [crawlers.spelling[token] for token in open_names]
             exception = f" but {first_few(agents)}"

@@ -59,7 +59,7 @@ class Facts:
     """The name of a file that was given, ``-`` for standard input. Of a URL that was
     given to ``--lint`` or ``--compare``: the URL of its robots.txt."""
     status: int | None = None
-    """Of the HTTP response; None if there was none."""
+    """The status of the HTTP response; None if there was none."""
     hops: int = 0
     """How many redirects were followed."""
     final_url: str | None = None

@@ -144,7 +144,7 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
 # Fields about the use of pages, which preferences/lint.py checks.
 _CHECKED_ELSEWHERE = ("content-signal", "content-usage", "license")
 
-# Of each field that asks for a pause (DELAYS in effects.py): what its value has to be.
+# What the value of each field that asks for a pause (DELAYS in effects.py) has to be.
 _RIGHT_DELAY = {
     "crawl-delay": "a number of seconds",
     "request-rate": "a rate such as 1/10",

@@ -124,7 +124,7 @@ class Flights:
         self.limits = limits
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
-        """Of the origins with a fetch, or with somebody who waits."""
+        """The queues of the origins with a fetch, or with somebody who waits."""
         self._listeners: list[ResolutionListener] = []
         """Are notified of answers, one after the other."""
         self._room = WaitingRoom()
@@ -260,8 +260,8 @@ class Flights:
         while step is not None:
             done.add(step)
             self._act(queue, step, self.clock())
-            # Anew each time: what one step has changed (a fetch has begun, say) may
-            # make another needless.
+            # The next step is looked up anew each time, since what one step has changed
+            # (a fetch has begun, say) may make another needless.
             step = self._due_step(queue, done)
         self.settle(queue)
 
@@ -284,7 +284,7 @@ class Flights:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
         elif step is Step.APPLY and queue.being_told:
-            # Those who wait don't wait any longer for listeners.
+            # Listeners have taken too long, so those who wait go on without them.
             answered_before = now + ROUNDING - self.limits.grace
             for flight in list(queue.being_told):
                 if flight.answered_at <= answered_before:

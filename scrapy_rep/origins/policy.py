@@ -57,7 +57,7 @@ class Drop(NamedTuple):
     def after(cls, error: Exception) -> Drop:
         """Return the reason if a fetch raised *error*: a misconfiguration, or a bug."""
         reason = text_of(error)
-        # Not *error* itself, whose frames would keep requests in memory.
+        # The cause is not *error* itself, whose frames would keep requests in memory.
         return cls(reason, cause=failure_in(reason))
 
 

@@ -475,7 +475,7 @@ class XmlFeed:
                 text_within = content or ""
                 self._add_child(entry, local, attributes, text_within, is_core=is_core)
             elif is_core and local == "loc":
-                # It counts if the end tag of the element around it is missing.
+                # This URL counts if the end tag of the element around it is missing.
                 url_within = url_within or self._resolved(content or "") or ""
             else:
                 extension = open_element.rpartition(":")[2]

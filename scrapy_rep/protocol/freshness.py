@@ -161,7 +161,8 @@ def _parse(text: str) -> _DateRead:
         midnight = datetime(year, month, day, tzinfo=timezone.utc)
         return _DateRead(midnight, has_time=False)
     except (ValueError, OverflowError):
-        # Not a date, or an impossible one: 31 February, or before the year 1.
+        # The text is no date, or an impossible one, such as 31 February, or one before
+        # the year 1.
         return _DateRead(None, has_time=False)
 
 

@@ -337,7 +337,7 @@ class Rules:
         if index >= 0:
             prefix = prefixes[index]
             if not path.startswith(prefix):
-                # Then the longest one is a prefix of this prefix, too.
+                # Then the longest prefix of the path is a prefix of this one, too.
                 prefix = ""
                 if self._inner and path.startswith(self._inner):
                     prefix = next(filter(path.startswith, self._inner))

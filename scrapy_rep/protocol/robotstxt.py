@@ -113,9 +113,9 @@ class RobotsTxt:
         self._latest_origin = ""
         # The tuple is replaced as a whole, so that threads may share a RobotsTxt.
         self._answers: tuple[_Answer, ...] = ()
-        # By the token of a group.
+        # The pace that each group asks for, by the group's token.
         self._paces: dict[str, Pace] | None = None
-        # By the key of a rule (matching.py).
+        # The rules that have decided, by their keys (matching.py).
         self._deciding_rules: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0

@@ -24,7 +24,7 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# Before lines that belong to the line above.
+# The indent of lines that belong to the line above.
 _INDENT = "    "
 # Lines are short: Scrapy's log has a date and more before the first of them.
 _WRAPPER = TextWrapper(

@@ -151,7 +151,7 @@ class Places:
         return sitemap
 
     def hold(self, row: int) -> None:
-        """Note that the request of *row* is held: from now on it counts for its host
+        """Note that the request of *row* is held. From now on it counts for its host
         only."""
         if row in self._asked and row not in self._held:
             self._held.add(row)
@@ -186,8 +186,8 @@ class Loader:
         # sitemap's URL.
         self._failures: dict[str, Exception] = {}
         # The trail tells when the crawl is done with a request. Where held requests are
-        # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
-        # the spool has the sitemaps already.
+        # kept on disk, those for sitemaps are kept in memory all the same (in_memory),
+        # since the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
             self._ended,
@@ -584,8 +584,8 @@ class Loader:
             return
         is_ignored = isinstance(exception, IgnoreRequest)
         sitemap = None
-        # While the crawl is closing, or the spool fails, nothing is noted: the next run
-        # requests the sitemap again.
+        # While the crawl is closing, or the spool fails, nothing is noted, since the
+        # next run requests the sitemap again.
         if not self._spool.ending:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)

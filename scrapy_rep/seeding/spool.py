@@ -466,7 +466,8 @@ class Spool:
         if limit is not None:
             room = max(0, limit - counts.files)
         new = unknown[:room]
-        # In one transaction, so that the count agrees with the rows.
+        # All this is written in one transaction, so that the count agrees with the
+        # rows.
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
@@ -611,7 +612,7 @@ class Spool:
     def _add_pages(self, pages: list[NewPage]) -> None:
         """Write *pages* into the file, and count them as waiting."""
         pages_by_site = Counter(page.site for page in pages)
-        # These are read before anything is written: if that fails, nothing was added.
+        # These are read before anything is written. If that fails, nothing was added.
         sites = [self._site_by_number(number) for number in pages_by_site]
         rows = [(self._journal.new_id("pages"), *page) for page in pages]
         self._journal.put("pages", *rows)
@@ -656,7 +657,7 @@ class Spool:
 
     def take(self, site: Site, limit: int) -> Iterator[Page]:
         """Yield the next pages of a site, and write its new cursor. A page counts as
-        taken once the next one is asked for: if the caller raises an exception, the
+        taken once the next one is asked for. If the caller raises an exception, the
         page will come again."""
         pages = self.next_pages(site, limit)
         if pages and pages[-1].id > site.sent:

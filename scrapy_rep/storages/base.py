@@ -392,7 +392,7 @@ class Turn(NamedTuple):
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
-            # It is that late if as many turns as possible come before this one.
+            # The moment is this late if as many turns as possible come before this one.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment

@@ -589,12 +589,12 @@ class StorageClient:
         self._down.set(self._calls.fails)
         if is_saved:
             for entry in entries:
-                # Unless a newer one has replaced it meanwhile.
+                # A newer entry may have replaced this one meanwhile.
                 if self._unsaved.get(entry.origin) is entry:
                     self._forget(entry.origin)
         elif self._all_done is None:
-            # Not closing: there is a next time. The first entry may be why nothing was
-            # saved, so it is put behind the others.
+            # The client isn't closing, so there is a next time. The first entry may be
+            # why nothing was saved, so it is put behind the others.
             first = self._unsaved.get(entries[0].origin)
             if first is not None:
                 self._keep(first)

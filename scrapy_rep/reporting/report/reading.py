@@ -433,7 +433,7 @@ class CrawlSum:
             order=attrgetter("order"),
             on_forget=self._add_up,
         )
-        """By name."""
+        """The rows of origins, by name."""
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
@@ -859,7 +859,7 @@ class CrawlSum:
             self.reasons[origin.cause] += 1
 
     def end(self) -> None:
-        """After the last line: add up all origins, and make the axis and its curves."""
+        """Add up all origins after the last line, and make the axis and its curves."""
         for origin in self.origins.values():
             self._add_up(origin)
         self.counts.update(self._nowhere.counts)
