@@ -357,7 +357,8 @@ class Rules:
 
 def _escaped(patterns: list[str]) -> list[str]:
     """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each.
-    Most patterns would be returned as they are, so it isn't called for these."""
+    Most patterns would be returned as they are, so that function isn't called for
+    these."""
     return [
         escape(pattern) if "%" in pattern or not pattern.isascii() else pattern
         for pattern in patterns
@@ -373,9 +374,9 @@ def _matches_everything(pattern: str) -> bool:
 
 def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of the sorted *prefixes* are prefixes of others, longest first. In
-    sorted order, such a one is directly followed by one that begins with it."""
+    sorted order, such a prefix is directly followed by one that begins with it."""
     following = prefixes[1:]
-    # Without a loop, since there may be thousands.
+    # This is done without a loop, since there may be thousands.
     begins_with_it = map(str.startswith, following, prefixes)
     inner = list(compress(prefixes, begins_with_it))
     if not inner:

@@ -839,16 +839,16 @@ class CrawlSum:
     # The end
 
     def _add_up(self, origin: OriginRow) -> None:
-        """Add the counts of a row to those of the crawl. It is complete: the record is
-        at its end, or too many origins came after this one, and its row is
-        forgotten."""
+        """Add the counts of a row to those of the crawl. The row is complete, since the
+        record is at its end, or since too many origins came after this one, whose row
+        is forgotten."""
         period = origin.period
         if period is not None:
             if origin.held:  # requests still wait
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
-                # Nobody waits any more: nothing is known of the origin after the last
-                # giving up.
+                # Nobody waits any more, so nothing is known of the origin after the
+                # last giving up.
                 self._end_period(origin, "given_up", period.ended)
             else:
                 self._end_period(origin, "open", period.ended)
