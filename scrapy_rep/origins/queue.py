@@ -665,8 +665,7 @@ def steps(
         if len(queue.waiting) > queue.without_room:
             due[Step.HOLD] = fetch.began_at + limits.grace
         if queue.stopped_at is None:
-            # When the oldest request's time is over, at the earliest; by the queue's
-            # clock.
+            # When the first request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             # Those who wait for a fetch are given up only after its timeout. If it
@@ -699,8 +698,7 @@ def _between_fetches(
         if queue.waiting:  # a failure came, so they are held now
             due[Step.APPLY] = now
         if queue.waiting or queue.held:
-            # When the oldest request's time is over, at the earliest; by the queue's
-            # clock.
+            # When the first request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             due[Step.TIME_IS_OVER] = now + seconds_left

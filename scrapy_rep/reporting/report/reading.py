@@ -839,9 +839,9 @@ class CrawlSum:
     # The end
 
     def _add_up(self, origin: OriginRow) -> None:
-        """Add the counts of a row to those of the crawl. The row is complete, since the
-        record is at its end, or since too many origins came after this one, whose row
-        is forgotten."""
+        """Add the counts of a row to those of the crawl. The row is complete: the
+        record is at its end, or the row is forgotten, since too many other origins came
+        after it."""
         period = origin.period
         if period is not None:
             if origin.held:  # requests still wait
