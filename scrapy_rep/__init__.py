@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
 
-# Written out for mypy, which takes list(_HOMES) for an empty one.
+# Written out, since mypy would take `list(_HOMES)` for an empty list.
 # fmt: off
 __all__ = [
     "Addon", "BroadPriorityQueue", "PageMiddleware", "RepMiddleware", "RobotParser",

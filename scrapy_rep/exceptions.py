@@ -1,5 +1,5 @@
 """The package's exceptions. Those that errbacks of refused requests get are subclasses
-of ``IgnoreRequest``: Scrapy neither retries them nor logs them as errors."""
+of ``IgnoreRequest``, which Scrapy neither retries nor logs as errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scrapy_rep.text import clean
 class RobotsDisallowed(IgnoreRequest):
     """robots.txt forbids the URL. The message names the deciding line."""
 
-    # There may be thousands of these exceptions: without slots, each would have a
+    # There may be thousands of these exceptions. Without slots, each would have a
     # dictionary.
     __slots__ = ("decision", "origin", "why")
 
@@ -78,8 +78,8 @@ class UsageDisallowed(IgnoreRequest):
 
 
 class NotFetched(Exception):
-    """Raised by ``fetch()`` in the Scrapy shell instead of :class:`RobotsUnreachable`:
-    the shell ignores an ``IgnoreRequest`` silently."""
+    """Raised by ``fetch()`` in the Scrapy shell instead of :class:`RobotsUnreachable`,
+    since the shell ignores an ``IgnoreRequest`` silently."""
 
 
 class SettingsError(ValueError):

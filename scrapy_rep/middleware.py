@@ -9,8 +9,9 @@
 4. ``_look_closer`` does the rest: what the gate has decided about it, what has to be
    checked for sitemaps, robots.txt itself, an origin that is unreachable or unknown, a
    user agent of its own.
-5. ``_forbid`` and ``_refuse`` report why it fails, and do so with ``RobotsDisallowed``
-   (a rule forbids it) or ``RobotsUnreachable`` (there is no robots.txt).
+5. ``_forbid`` and ``_refuse`` report why it fails, and let it fail with
+   ``RobotsDisallowed`` (a rule forbids it) or ``RobotsUnreachable`` (there is no
+   robots.txt).
 
 Direct downloads, such as those of a media pipeline, pass no scheduler and no gate. They
 wait for robots.txt in this middleware, outside the download slots; so do requests whose
@@ -211,7 +212,8 @@ class RepMiddleware:
             state.used_at = now
             self._count("rep/cache/hit")
             is_from_gate = self._gate.note_arrival(request)
-            # allows(key), without the call: this runs for each request.
+            # This does what allows(key) does, without the call, since it runs for each
+            # request.
             if key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH:
                 state.allowed += 1
                 return None
@@ -331,7 +333,7 @@ class RepMiddleware:
         seconds = None
         if self.decisions.dry_run:
             # Wait no longer than until the request would be held.
-            seconds = flight.left_of(self.origins.policy.grace)
+            seconds = flight.remaining(self.origins.policy.grace)
         with self.context.engine.extra_slot():  # pages need the other slots meanwhile
             answer = await self._answer(flight.wait(seconds))
         if isinstance(answer, OriginState):
@@ -467,7 +469,7 @@ class RepMiddleware:
         direct: bool,
     ) -> RobotsDisallowed | None:
         """Report that *decision* forbids *request*. Return what it fails with; None if
-        it passes all the same: the decision is overruled, or this is a dry run.
+        it passes all the same, since the decision is overruled, or this is a dry run.
         *direct*: it is a direct download."""
         if self.overrules(request, decision):
             self._count("rep/overruled")
@@ -508,8 +510,8 @@ class RepMiddleware:
             chain = self.agents.chain_of(request)
             if self.origins.cache.takes_long(state, chain):
                 return None
-            # With always, since this must not open the fast path to later requests:
-            # they may have to be recorded.
+            # With always, since this must not open the fast path to later requests,
+            # which may have to be recorded.
             decision = self.origins.decide(state, chain, path, always=True)
         if decision is None or decision.allowed or self.overrules(request, decision):
             return None
@@ -531,9 +533,10 @@ class RepMiddleware:
         drop: Drop,
         state: OriginState | None = None,
     ) -> None:
-        """Fail *request*, unless this is a dry run: *drop* says why there is no
+        """Fail *request*, unless this is a dry run. *drop* says why there is no
         robots.txt of *origin*. *state*: what is known of *origin*."""
-        # Not counted: the crawl ends, or there is a bug or a wrong configuration.
+        # In all other cases, the crawl ends, or there is a bug or a wrong
+        # configuration. This isn't counted.
         if drop.for_room or state is not None:
             self._count("rep/unreachable/dropped")
         error = RobotsUnreachable(origin, drop.reason, drop.attempts, drop.cause)
@@ -547,7 +550,7 @@ class RepMiddleware:
         self.decisions.dropped(request, error, state, direct=is_direct)
         if self.decisions.dry_run:
             return
-        # "from" keeps the cause that the error has: it isn't an exception that is being
+        # "from" keeps the cause that the error has, which is no exception that is being
         # handled here. Without a spider, this isn't the shell, but somebody's test of
         # the middleware alone.
         is_shell = self._in_shell and self.context.spider is not None

@@ -30,11 +30,11 @@ from scrapy_rep.origins.agents import (
 )
 from scrapy_rep.protocol.html import links_of
 from scrapy_rep.protocol.page import PageRules
-from scrapy_rep.protocol.syntax import chain
+from scrapy_rep.protocol.syntax import chain as read_chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-# get_logger() names loggers after folders: this one is "scrapy_rep.pages".
+# get_logger() names loggers after folders, so this one is "scrapy_rep.pages".
 logger = get_logger(f"{__name__}.middleware")
 
 FOLLOW = "rep_follow"
@@ -47,10 +47,10 @@ EMBEDDED = "rep_embedded"
 # may not.
 _MAX_LINKS = 2_000
 # Links that match neither pattern below are unusual. The work of resolving those of a
-# page is counted in characters, of the links and of the page's base; it ends at so
+# page is counted in characters (of the links and of the page's base), and ends at this
 # many.
 _MAX_WORK = 200_000
-# Each unusual link counts as this many characters more: even a short one takes 40
+# Each unusual link counts as this many characters more, since even a short one takes 40
 # microseconds.
 _WORK_OF_A_LINK = 500
 
@@ -117,7 +117,7 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
     # Under this key (origins/agents.py) a request may name its agent. If it doesn't,
     # its User-Agent header does.
     try:
-        return chain(request.meta[AGENT_KEY])
+        return read_chain(request.meta[AGENT_KEY])
     except (KeyError, ValueError):
         return chain_in_header(request)
 
@@ -165,6 +165,7 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
     the ``nofollow`` of links."""
     if response is None:
         return [link for link in links if not link.nofollow]
+    # As process_request, *links* is one request.
     request = links
     if is_exempt(request, response):
         return request
@@ -173,7 +174,7 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed whatever the page says: because it is
+    """Return whether *request* may be followed whatever the page says, because it is
     for the page itself, or because its meta says so."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
@@ -286,7 +287,7 @@ class _LinkResolver:
             return self._folder + url
         if _ABSOLUTE.fullmatch(url):
             return url
-        # The link is joined with the base, encoded and searched for a fragment: it
+        # The link is joined with the base, encoded and searched for a fragment, so it
         # counts three times.
         self._work += _WORK_OF_A_LINK
         self._work += len(self._base) + 3 * len(reference)

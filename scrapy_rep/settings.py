@@ -1,7 +1,7 @@
 """Every ``REP_*`` setting with its default and its check (:class:`RepSettings`).
 docs/settings.md says what each is for.
 
-``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does: the
+``RepSettings.from_settings`` reads them from Scrapy's settings; nothing else does. The
 rest of the package uses ``context.settings`` (origins/context.py). To add a setting,
 add a field to :class:`RepSettings` and a heading to docs/settings.md.
 """
@@ -45,8 +45,8 @@ _INTERACTIVE_SECONDS = 86400.0
 # says so.
 _LONGEST_DELAY = 60.0
 
-# Characters of a value that the log and the report show: a file can be pasted into a
-# setting.
+# At most this many characters of a value are shown in the log and the report, since a
+# file can be pasted into a setting.
 _SHOWN_CHARACTERS = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"

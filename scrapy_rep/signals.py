@@ -17,7 +17,7 @@ Arguments: ``origin`` (whose robots.txt it was), ``url`` (str, absolute), ``spid
 """
 
 request_held = object()
-"""Sent when a request is held: its robots.txt is unreachable, or hasn't answered
+"""Sent when a request is held, since its robots.txt is unreachable, or hasn't answered
 within half a second.
 
 Arguments: ``request``, ``origin``, ``spider``.

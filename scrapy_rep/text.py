@@ -234,8 +234,8 @@ def duration(seconds: float) -> str:
 
 def without_password(text: str) -> str:
     """Return *text* with ``***`` for the password of the URL in it. The password is
-    taken to extend to the last ``@``: people leave ``:``, ``/``, ``@`` and spaces in it
-    as they are."""
+    taken to extend to the last ``@``, since people leave ``:``, ``/``, ``@`` and spaces
+    in it as they are."""
     before, at, after = text.rpartition("@")
     before = _PASSWORD.sub(r"\1:***", before)
     return f"{before}{at}{after}"
@@ -283,9 +283,9 @@ def text_of(error: Exception) -> str:
 
 def clean(text: str) -> str:
     """Return *text* with unprintable characters escaped: ``\\x1b``, ``\\u202e``. All
-    text from outside goes through here before people see it: control characters steer
-    terminals, newlines forge log lines, direction marks disguise text, and half of a
-    surrogate pair can't be encoded."""
+    text from outside goes through here before people see it, since control characters
+    steer terminals, newlines forge log lines, direction marks disguise text, and half
+    of a surrogate pair can't be encoded."""
     if text.isprintable():
         return text
     return "".join(map(_escaped, text))

@@ -86,8 +86,8 @@ class _Verdicts:
         self._old = old
         self._new = new
         self._url_counts: dict[Chain, Counter[str]] = {}
-        """Of each agent: how many URLs have each change of verdict, which is a text
-        such as "allowed -> disallowed"."""
+        """How many URLs have each change of verdict, by agent. A change is a text such
+        as "allowed -> disallowed"."""
         for chain in agents:
             self._url_counts[chain] = Counter()
         self.url_count = 0
@@ -175,7 +175,7 @@ class _Line(NamedTuple):
 
 
 _Lines = dict[object, _Line]
-"""Lines by what they mean, such as ``("disallow", "/x")``: lines that mean the same
+"""Lines by what they mean, such as ``("disallow", "/x")``. Lines that mean the same
 have the same key."""
 
 
@@ -200,10 +200,10 @@ class _Meanings:
         self._agent_lines: dict[str, _Line] = {}
         """The first ``user-agent`` line that names each token."""
         self._blocks: dict[str, dict[_Block, None]] = {}
-        """Of each token: the blocks below the lists of agents that name it, each
+        """The blocks below the lists of agents that name each token; each block
         once."""
         self._current_blocks: dict[str, _Block] = {}
-        """Of each kind of lines: the block to which the next such line belongs."""
+        """The block to which the next line of each kind belongs."""
         for kind in _KINDS_OF_LINES:
             # Complete, so that the first `user-agent` line begins a block of its own.
             self._current_blocks[kind] = _Block(is_list_complete=True)
@@ -257,7 +257,7 @@ class _Meanings:
             self.of_file.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
-        """Add a ``user-agent`` line: lines of all kinds below it are about *token*."""
+        """Add a ``user-agent`` line. Lines of all kinds below it are about *token*."""
         self._has_group = True
         self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})

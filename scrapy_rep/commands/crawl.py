@@ -154,7 +154,7 @@ class CrawlTask(Task):
         assert process is not None  # Scrapy sets it
         self.settings.setdict(_OVERRIDDEN_SETTINGS, "cmdline")
         crawler = process.create_crawler(RobotsSpider)
-        # These keep the crawl from starting. The job's own error is in
+        # Errors that keep the crawl from starting. The job's own error is in
         # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
@@ -192,12 +192,13 @@ class CrawlTask(Task):
     @contextmanager
     def storage(self) -> Iterator[Storage | None]:
         """Open the project's robots.txt cache (``REP_CACHE_STORAGE``), and close it
-        afterwards. Yields None if it is in memory: it ends with each crawl.
-        Whatever the storage raises (no server, no permission, a file of a newer
+        afterwards. Yields None if the cache is in memory, where it ends with each
+        crawl. Whatever the storage raises (no server, no permission, a file of a newer
         version) becomes ``CommandError``."""
         storage = make_storage(Crawler(Spider, self.settings), self.rep)
         try:
-            # Not isinstance(): a project's subclass may keep its entries somewhere.
+            # This is not isinstance(), since a project's subclass may keep its entries
+            # somewhere.
             is_in_memory = type(storage) is MemoryStorage
             yield None if is_in_memory else storage
         except (Ending, WrongUsage):

@@ -61,8 +61,8 @@ def cache(task: CrawlTask) -> None:
         is_listing = bool(hosts) or not task.arguments
         entries = _entries_of(storage, hosts) if is_listing else iter(())
         if task.options.drop:
-            # All entries are read before the first is dropped: a storage need not allow
-            # changes while entries() runs.
+            # All entries are read before the first is dropped, since a storage need not
+            # allow changes while entries() runs.
             origins += [entry.origin for entry in entries]
             _drop(task, storage, dict.fromkeys(origins))
             return
@@ -304,8 +304,8 @@ def _held_in(path: Path) -> list[_HeldRequests]:
         if not path.exists():
             return []
         # While a crawl runs, and after it was killed, there is a write-ahead log beside
-        # the database. If there is none, reading must not create one: the next crawl
-        # would conclude from it that the one before was killed.
+        # the database. If there is none, reading must not create one, since the next
+        # crawl would conclude from it that the crawl before was killed.
         has_log = Path(f"{path}-wal").exists()
         mode = "mode=ro" if has_log else "immutable=1"
         address = f"{path.resolve().as_uri()}?{mode}"

@@ -55,7 +55,7 @@ _MIN_SIMILARITY = 0.75
 _FLAG: dict[str, Any] = {"action": "store_true"}
 _MANY: dict[str, Any] = {"action": "append", "default": []}
 
-# Of each option, its help and the arguments of add_argument(). Scrapy takes a line of
+# The help of each option, and its arguments of add_argument(). Scrapy takes a line of
 # help that ends with a colon for a heading, so no help has a colon before a blank,
 # where a line may end.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -111,7 +111,7 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Have *parser* read the options of ``scrapy robots``."""
-    # No short forms, such as "--comp" for "--compare": a script that relies on one
+    # No short forms, such as "--comp" for "--compare". A script that relies on one
     # would stop working once another option begins like it.
     parser.allow_abbrev = False
     for name, (help_text, parsing) in _OPTIONS.items():

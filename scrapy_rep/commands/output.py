@@ -92,8 +92,8 @@ def complain(message: object) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what *stream* still holds, and gets from now on: writing it would fail
-    once more when Python ends, with an exit status of its own."""
+    """Discard what *stream* still holds, and gets from now on, since writing it would
+    fail once more when Python ends, with an exit status of its own."""
     with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -238,8 +238,8 @@ class Output:
         self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* as it is. Only before any line is printed: it would overtake
-        lines that still wait in the buffer for texts."""
+        """Print *data* as it is. Call this only before any line is printed, since
+        *data* would overtake lines that still wait in the buffer for texts."""
         self._write(self._stream.buffer.write, data)
 
     def flush(self) -> None:

@@ -52,7 +52,7 @@ class _FetchedPage(NamedTuple):
     """What fetching a URL came to, for one crawler."""
 
     request: Request
-    """For the URL as given: redirects may have led away from it."""
+    """For the URL as given. Redirects may have led away from it."""
     chain: Chain
     """The crawler's product tokens, most specific first."""
     page: PageOrError
@@ -183,8 +183,8 @@ def _headers_of(lines: Iterable[str]) -> Headers:
             raise WrongUsage(
                 f"--header is {line!r}, but must look like 'X-Robots-Tag: noindex'"
             )
-        # Bytes of an argument that aren't UTF-8 reach us as surrogates: make them bytes
-        # again.
+        # Bytes of an argument that aren't UTF-8 reach us as surrogates. Here they
+        # become bytes again.
         raw_value = value.strip().encode("utf-8", "surrogateescape")
         headers.appendlist(name.strip(), raw_value)
     return headers
@@ -334,8 +334,8 @@ class Sitemap:
     """How many allowed URLs a crawl leaves out, since they are on hosts that don't list
     the sitemap."""
     unjudged: int = 0
-    """How many of the URLs can't be judged: their host's robots.txt can't be fetched,
-    or must not be."""
+    """How many of the URLs can't be judged, since their host's robots.txt can't be
+    fetched, or must not be."""
     invalid: int = 0
     """How many entries have no URL."""
     broken: int = 0
@@ -394,7 +394,7 @@ class _SitemapTree:
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
-        # The one crawler that the counts are about: sitemaps() refuses several.
+        # The one crawler that the counts are about. Sitemaps() refuses several.
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._contacted: set[Origin] = set()
@@ -531,9 +531,9 @@ class _SitemapTree:
             max_entries=settings.sitemap_max_urls,
             url=sitemap.final_url,
         )
-        # It percent-encodes URLs, as for requests. Hosts that aren't ASCII take time:
-        # after MAX_LISTED_IDN of them, it raises ValueError for further ones, as for
-        # what is no URL.
+        # The encoder percent-encodes URLs as for requests. Hosts that aren't ASCII take
+        # time, so after MAX_LISTED_IDN of them it raises ValueError for further ones,
+        # as for what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):

@@ -61,7 +61,7 @@ class RobotsCommand(ScrapyCommand):
         # LOG_STDOUT would turn what the command prints into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
-            # No spider is needed, so one that can't be imported must not matter.
+            # No spider is needed, so it must not matter if one can't be imported.
             loader = "scrapy.spiderloader.DummySpiderLoader"
             self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         try:

@@ -140,7 +140,7 @@ class Task:
         return self.named or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Only ``CrawlTask`` can: without Scrapy, this
+        """Run *job* in a crawl of its own. Only ``CrawlTask`` can. Without Scrapy, this
         is ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"
@@ -161,8 +161,8 @@ class Task:
 
     def urls(self) -> Iterator[str]:
         """Yield each URL that is given. For the argument ``-``, these are the lines of
-        standard input. It is also read without any arguments, unless it is a terminal,
-        or an option names it as a file."""
+        standard input. Standard input is also read without any arguments, unless it is
+        a terminal, or an option names it as a file."""
         files = [self.options.file]
         if self.options.compare is not None:
             files += self.options.compare

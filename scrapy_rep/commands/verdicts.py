@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from scrapy_rep.commands.task import Chain, Question, Task
     from scrapy_rep.protocol import Origin
 
-# Of the agents that a file names, only the first thousand are asked about: there may be
-# a hundred thousand, and the file is read once for each agent.
+# Of the agents that a file names, only the first thousand are asked about, since there
+# may be a hundred thousand, and the file is read once for each agent.
 _MAX_AGENTS = 1000
 
 # Columns of the first cell of each line: "unreachable" is the longest verdict.
@@ -163,7 +163,7 @@ def _decide_by_sites(task: Task) -> Counter[str]:
         runs.append(_Run(origin, list(questions)))
     if not runs:
         return totals
-    # Of each origin: how many of its runs have not been printed yet.
+    # How many runs of each origin have not been printed yet.
     runs_left = Counter(run.origin for run in runs)
 
     async def job(lookup: Lookup) -> None:

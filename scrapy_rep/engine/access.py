@@ -104,7 +104,7 @@ def concurrency_of(crawler: Crawler) -> int:
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
     """Call *start* when the spider opens; at once if it has opened, as for a command
     that makes its parts while its crawl runs. *start* is a method, whose object must
-    live as long as the crawl: signals keep only weak references."""
+    live as long as the crawl, since signals keep only weak references."""
     engine = None
     with suppress(RuntimeError):  # newer Scrapy raises it before there is an engine
         engine = crawler.engine
@@ -157,13 +157,13 @@ class StopAtStart:
         )
         if self._in_shell:
             return  # if the crawl ended, the shell's fetch() would wait for ever
-        # While paused, nothing leaves the scheduler: with a JOBDIR, requests wait for
+        # While paused, nothing leaves the scheduler. With a JOBDIR, requests wait for
         # the next run.
         self._crawler.engine.pause()
         deferred_from_coro(self._close())
 
     async def _close(self) -> None:
-        """Close the spider, once the engine runs: earlier, Scrapy would send no
+        """Close the spider, once the engine runs. Earlier, Scrapy would send no
         ``engine_stopped``."""
         engine = self._crawler.engine
         await pause()
@@ -185,8 +185,8 @@ class Stage(IntEnum):
     """What is done before the spider closes, in this order."""
 
     SEEDING = 1
-    """No more pages from sitemaps are requested: first, since they could still be
-    held."""
+    """No more pages from sitemaps are requested. This comes first, since such pages
+    could still be held."""
     HOLDING = 2
     """Requests that wait or are held are saved, or their errbacks called."""
     GATE = 3
@@ -248,7 +248,8 @@ class Closing:
             while self._steps:
                 step = min(self._steps, key=attrgetter("stage"))
                 self._steps.remove(step)
-                # An exception must not keep the spider open and paused: it is logged.
+                # An exception must not keep the spider open and paused, so it is only
+                # logged.
                 with isolated("work before closing"):
                     await step.action()
         finally:
@@ -357,7 +358,7 @@ class Trail:
         """Tells this run from others: Scrapy's queue may return a request with the
         number of an earlier run."""
         self._carriers: dict[int, int] = {}
-        """By number: how many requests carry it."""
+        """How many requests carry each number."""
         self.in_progress: dict[Request, int] = {}
         """The numbers of the requests that the engine has taken from the scheduler."""
 
@@ -605,7 +606,7 @@ class EngineAccess:
         CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
         requests at a time."""
         downloader = self._crawler.engine.downloader
-        # CONCURRENT_REQUESTS, under a name that isn't documented: nothing public raises
+        # CONCURRENT_REQUESTS, under a name that isn't documented. Nothing public raises
         # it. 0: no limit.
         if not getattr(downloader, "total_concurrency", 0):
             yield
@@ -620,8 +621,8 @@ class EngineAccess:
     def _hand_over(self) -> None:
         """From now on, let what a request has in its meta under :data:`HOP_KEY`
         download it: call that object's ``download(request, handler)`` when the request
-        leaves its slot's queue. That can't be with a project's own downloader that has
-        no such handlers."""
+        leaves its slot's queue. This isn't possible with a project's own downloader
+        that has no such handlers."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
@@ -631,8 +632,8 @@ class EngineAccess:
             handlers.download_request_async = Downloads(download)
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*. If not, callers needn't send it:
-        sending takes longer than most handlers."""
+        """Whether anything is connected to *signal*. If not, callers needn't send it.
+        Sending takes longer than most handlers."""
         sender = self._crawler.signals.sender
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
@@ -731,8 +732,8 @@ class EngineAccess:
 
     @staticmethod
     def drop_body(response: Response) -> None:
-        """Free the body of *response*, which won't be read again: the exception that
-        ends a sitemap's request keeps the response alive for a while.
+        """Free the body of *response*, which won't be read again. The exception that
+        ends a sitemap's request would keep it in memory for a while.
         ``Response._set_body`` is what the constructor calls."""
         response._set_body(b"")
 
@@ -845,8 +846,8 @@ class Listener:
 
     def listen(self, wanted: bool) -> None:
         """Connect the handlers at once if they are *wanted*. Otherwise disconnect them
-        on the loop's next turn: while a signal is being sent, handlers of other people
-        would miss it."""
+        on the loop's next turn, since handlers of other people would miss a signal that
+        is just being sent."""
         self._is_wanted = wanted
         if not self._is_connected and wanted:
             self._is_connected = True
@@ -875,16 +876,17 @@ class _SlotSettings(NamedTuple):
 
 
 class _Slowed(NamedTuple):
-    """A download slot with a crawl delay."""
+    """A download slot that has, or had, a crawl delay."""
 
     slot: Any
     own: _SlotSettings
     """The project's settings, which count again once there is no crawl delay."""
     delay: float
-    """The longest of the delays in :attr:`wanted`, in seconds."""
+    """The longest of the delays in :attr:`wanted`, in seconds. 0: there is none any
+    more, and the project's settings count."""
     wanted: dict[tuple[str, Chain], float]
-    """By origin and agent, several of which may share the slot: the crawl delay in
-    seconds."""
+    """The crawl delays in seconds, by origin and agent: several of these may share the
+    slot."""
 
 
 class _NoTimer:
@@ -910,7 +912,7 @@ class PacedSlot:
         self._stop_until(_NoTimer())
 
     def _stop_until(self, timer: Any) -> None:
-        """Let nothing be sent before *timer* calls: it takes the place of the timer
+        """Let nothing be sent before *timer* calls. It takes the place of the timer
         that was set."""
         if self._slot.latercall:
             self._slot.latercall.cancel()
@@ -987,9 +989,11 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._paced: dict[str, PacedSlot] = {}
-        """By the slot's key. Scrapy may have removed the slot, see :meth:`paced`."""
+        """The paced slots by key. Scrapy may have removed some of them, see
+        :meth:`paced`."""
         self.slowed: dict[str, _Slowed] = {}
-        """By the slot's key. Scrapy may have removed the slot, see :meth:`_current`."""
+        """The slowed slots by key. Scrapy may have removed some of them, see
+        :meth:`_current`."""
         # Scrapy's downloader chooses between the two settings in this way, too.
         setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
         if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):
@@ -1058,9 +1062,10 @@ class DownloadSlots:
         return [agent for name, agent in slowed.wanted if name == origin]
 
     def slow(self, key: str, origin: str, agent: Chain, seconds: float) -> bool:
-        """Make the slot *key* send one request at a time, and wait *seconds* after each
-        (0: none), or longer for another origin or agent. Return whether *seconds*
-        exceed the project's own delay."""
+        """Note that *origin* asks *agent* for a crawl delay of *seconds* (0: none any
+        more), and make the slot *key* keep the longest that is noted for it: send one
+        request at a time, and wait after each. Return whether *seconds* exceed the
+        project's own delay."""
         slot = self._slots.get(key)
         if slot is None:
             return False
@@ -1111,8 +1116,8 @@ class DownloadSlots:
             return slowed
         return None
 
-    def _is_slowed(self, key: str) -> bool:
-        """Whether the slot *key* waits for a crawl delay."""
+    def _has_delay(self, key: str) -> bool:
+        """Whether the slot *key* keeps a crawl delay now."""
         slowed = self._current(key)
         return slowed is not None and slowed.delay > 0
 
@@ -1123,7 +1128,7 @@ class DownloadSlots:
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
             return paced
-        if not (take and self._is_slowed(key)):
+        if not (take and self._has_delay(key)):
             return None
         if len(self._paced) > 2 * len(self._slots):
             self._forget_removed()
@@ -1142,7 +1147,7 @@ class DownloadSlots:
         """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any
         more. Return whether that was so."""
         paced = self._paced.get(key)
-        if paced is None or self._is_slowed(key):
+        if paced is None or self._has_delay(key):
             return False
         del self._paced[key]
         paced.release()

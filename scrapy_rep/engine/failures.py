@@ -35,9 +35,9 @@ class PastFailures:
 
     def add(self, request: Request, error: Exception) -> None:
         """Note that *request*, which the engine has taken from the scheduler, is about
-        to fail with *error*; and free what failures that are over have left behind,
-        except those of requests with an errback: the project may look at them later.
-        """
+        to fail with *error*, and free what failures that are over have left behind.
+        Failures of requests with an errback are left alone, since the project may look
+        at them later."""
         failures = self._failures
         while failures:
             past_request, past_error = failures[0]

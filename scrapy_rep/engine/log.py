@@ -22,7 +22,7 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_rep.text import clean, without_passwords
 
-# A BoundedSet remembers at least this many items: their hashes take 1 MiB.
+# A BoundedSet remembers at least this many items, whose hashes take 1 MiB.
 _REMEMBERED = 100_000
 
 # A table of hashes has this many places at first: 2 KiB.
@@ -30,7 +30,7 @@ _FIRST_PLACES = 256
 # When a table is nearly full, it gets this many times as many places. With a smaller
 # factor, hashes of larger tables would have to be moved, which blocks the event loop.
 _GROWTH = 8
-# Stands for the hash 0: a 0 marks a free place.
+# Stands for the hash 0, since a 0 marks a free place.
 _ZERO = 1 << 62
 
 
@@ -98,7 +98,8 @@ class _Hashes:
             index = (index + 1) & mask
         places[index] = number
         self.count += 1
-        # An eighth of the places stays free: with fewer, finding one would take long.
+        # An eighth of the places stays free: with fewer free ones, a search would take
+        # long.
         size = len(places)
         most = size - size // 8
         if self.count > most:
@@ -125,7 +126,7 @@ _FIRST_LINES = 10
 def get_logger(name: str) -> logging.Logger:
     """Return the logger for the module *name*. There is one for each folder, since
     users filter by a logger's name, and modules may come and go. A message of several
-    lines needs a ``%s`` for each line: newlines in values come from outside."""
+    lines needs a ``%s`` for each line, since newlines in values come from outside."""
     folder = ".".join(name.split(".")[:-1][:2])
     logger = logging.getLogger(folder or name)
     if _clean not in logger.filters:
@@ -151,7 +152,8 @@ def silenced(name: str) -> Iterator[None]:
 def _clean(record: logging.LogRecord) -> bool:
     """Clean the text of *record*, and hide passwords. Return True: it is logged. (A
     logger's filter.)"""
-    if not record.args:  # first: this is so for refusals, which may be millions
+    # Refusals, which may be millions, have no arguments, so this comes first.
+    if not record.args:
         record.msg = clean(str(record.msg))
     elif isinstance(record.args, Mapping):
         record.args = {key: _text(value) for key, value in record.args.items()}
@@ -251,8 +253,8 @@ class Limiter:
 class Gauge:
     """A stat that is 1 while something that the crawl needs, such as a storage, can't
     be used, so that monitoring sees it at once; 0 when it works again. As long as
-    nothing has failed, there is no such stat. It may be set from a thread: for a stats
-    collector, that is one assignment."""
+    nothing has failed, there is no such stat. It may be set from a thread, since for a
+    stats collector that is one assignment."""
 
     def __init__(self, stats: StatsCollector | None, name: str) -> None:
         self._stats = stats
@@ -290,8 +292,9 @@ class Isolation:
             self.contain(part, error)
 
     def contain(self, part: str, error: Exception) -> None:
-        """Log *error*, which *part* has raised, if it is the first one. To be called in
-        an ``except``: what runs for each request has no time for a context.
+        """Log *error*, which *part* has raised, if it is the first one. Call this in an
+        ``except``. Code that runs for each request calls it directly, since entering a
+        context takes too long.
 
         :raises CancelledError: if that is what *error* is
         """

@@ -34,8 +34,9 @@ needed."""
 _SETTING = "CONCURRENT_REQUESTS"
 _SCHEMES = ("http", "https")
 _HANDLERS = "scrapy.core.downloader.handlers"
-# Scrapy's usual handlers, by name: without a reactor, they may not be imported.
-_WITHOUT_POOL = {
+# The names of Scrapy's usual handlers, which have no pool. (Without a reactor, these
+# classes may not be imported.)
+_USUAL_HANDLERS = {
     f"{_HANDLERS}.http11.HTTP11DownloadHandler",
     f"{_HANDLERS}.http2.H2DownloadHandler",
 }
@@ -43,19 +44,19 @@ _WITHOUT_POOL = {
 # setting. Scrapy 2.15 hasn't got it: its handler for httpx has httpx's own limit, 100.
 _STREAMING_MODULE = f"{_HANDLERS}._base_streaming"
 _WITH_POOL = f"{_STREAMING_MODULE}.BaseStreamingDownloadHandler"
-# Packages whose handlers can be made twice: their constructors do nothing that must be
-# done once only.
+# Packages whose handlers can be made twice, since their constructors do nothing that
+# must be done once only.
 _REPEATABLE_PACKAGES = {"scrapy", "scrapy_download_handlers_incubator"}
 
 
 def has_small_pool(crawler: Crawler) -> bool:
     """Whether a download handler for http or https may have a pool (of
     ``CONCURRENT_REQUESTS`` connections, say) that :class:`Pools` can't enlarge. Most
-    handlers that aren't Scrapy's may have one. A subclass of Scrapy's usual handlers
-    counts as having none: nobody can tell what it adds."""
+    handlers that aren't Scrapy's may have one. A subclass of Scrapy's usual handlers is
+    treated like them, although it might add a pool that we can't see."""
     for _, handler_class in _handler_classes(crawler):
-        may_have_pool = _WITHOUT_POOL.isdisjoint(_names(handler_class))
-        if may_have_pool and not _is_enlargeable(handler_class):
+        is_usual = not _USUAL_HANDLERS.isdisjoint(_names(handler_class))
+        if not is_usual and not _is_enlargeable(handler_class):
             return True
     return False
 

@@ -49,8 +49,9 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
         self._downloader_interface = _Turns(crawler)
 
     def pop(self) -> Request | None:
-        """Return the next request, and put its slot behind all others; also if an
-        exception is raised, as for a damaged file: such a host must not stop others."""
+        """Return the next request, and put its slot behind all others. Do so even if an
+        exception is raised, as for a damaged file, since such a host must not stop
+        others."""
         try:
             return super().pop()
         finally:
@@ -64,8 +65,9 @@ class _Turns(DownloaderInterface):
 
     def stats(self, possible_slots: Iterable[str]) -> list[tuple[int, str]]:
         """Return one pair: the number of active downloads of the slot to take, and the
-        slot. That is the first without any; if there is none, the least active.
-        Scrapy's own method returns such pairs of all slots: the queue takes the least.
+        slot. That is the first slot without active downloads; if there is none, the
+        slot with the fewest. Scrapy's own method returns such a pair for each slot, and
+        the queue takes the least.
 
         This looks at no more slots than there are downloads, and one. Busy slots are
         moved behind the others."""

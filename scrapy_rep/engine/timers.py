@@ -23,13 +23,13 @@ T = TypeVar("T")
 SLICE_SECONDS = 0.01
 """The longest that work may block the event loop."""
 
-# Seconds between two runs of a periodic task: what a crash loses is at most as old.
+# Seconds between two runs of a periodic task. What a crash loses is at most this old.
 _PERIOD_SECONDS = 1.0
-# An alarm calls back this many times before the event loop gets a turn: one call may
-# take 50 µs.
+# An alarm calls back this many times before the event loop gets a turn, since one call
+# may take 50 µs.
 _CALLBACKS_AT_A_TURN = 200
-# Seconds between checks whether the crawl is still paused: Scrapy sends no signal when
-# it goes on.
+# Seconds between checks whether the crawl is still paused. (Scrapy sends no signal when
+# it goes on.)
 _PAUSE_CHECK_SECONDS = 0.5
 # Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
@@ -41,8 +41,8 @@ _SAME_SECONDS = 0.001
 
 
 class Alarm:
-    """Calls back for each key when it is due, by one timer: a task for each of 100,000
-    keys would be too many."""
+    """Calls back for each key when it is due, by one timer, since a task for each of
+    100,000 keys would be too many."""
 
     def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
         """*on_due* gets a key (any that can be ordered) when it is due, and may set it
@@ -51,7 +51,7 @@ class Alarm:
         self._on_due = on_due
         self._isolated = Isolation(crawler)
         self._times: dict[Any, float] = {}
-        """By key: when it is due (``time.monotonic()``)."""
+        """When each key is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
         """Times with their keys. Some are outdated: no longer in :attr:`_times`."""
         self._timer: CallLaterResult | None = None
@@ -140,8 +140,9 @@ class PeriodicTask:
         deferred_from_coro(self.now(again=True))
 
     async def now(self, *, again: bool = False, last: bool = False) -> None:
-        """Call the function at once, unless its last call was made. With *again*, call
-        it every second from then on; with *last*, no more."""
+        """Call the function at once, unless this was called with *last* before. With
+        *again*, call the function every second from then on; with *last*, never
+        again."""
         await maybe_deferred_to_future(self._lock.acquire())
         try:
             if not self._has_ended:
@@ -177,7 +178,7 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
-        # cancel() calls finish(), which must not resume this coroutine: it may be about
+        # cancel() calls finish(), which must not resume this coroutine. It may be about
         # to be closed.
         is_over = True
         waiting.cancel()

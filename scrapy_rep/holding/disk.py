@@ -62,7 +62,7 @@ CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 _REQUEST_COLUMN = 4
 
 # Selects the rows whose values are sound, without the requests. SQLite lets any column
-# have any value: rows that aren't sound stay in the file. (1e10 s: 300 years.)
+# have any value. Rows that aren't sound stay in the file. (1e10 s: 300 years.)
 _SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
@@ -114,10 +114,10 @@ class DiskHold:
             gauge="rep/down/held",
         )
         self.recovered: dict[str, list[Held]] = {}
-        """By origin: what an earlier run held."""
+        """What an earlier run held, by origin."""
         self.earlier_counts: dict[str, Counter[int]] = {}
-        """By origin: how many requests with each fingerprint an earlier run held. If it
-        is empty, :meth:`recognise` needn't be asked."""
+        """How many requests with each fingerprint an earlier run held, by origin. If
+        there are none, :meth:`recognise` needn't be called."""
         self.ran = 0.0
         """Seconds for which earlier runs have run."""
         self._has_warned = False
@@ -168,7 +168,8 @@ class DiskHold:
         # A killed run has run at least until its last request was held.
         last_held = max((row.since for row in rows), default=0.0)
         self.ran = max(ran or 0.0, last_held, 0.0)
-        # Their numbers are negative: they came before all requests of this run.
+        # The numbers of these requests are negative, since they came before all
+        # requests of this run.
         for number, row in enumerate(rows, -len(rows)):
             since = self._waits_since(row, released_at.get(row.origin, 0.0))
             held = Held(-row.priority, number, since, row=row.id, was_held=True)
@@ -244,12 +245,13 @@ class DiskHold:
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
-        """Whether *row* has been written to the file, which may fail or come later."""
+        """Whether *row* is in the file by now. It may be written later, or writing may
+        fail."""
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if that can't be read: the next run will
-        try again."""
+        """Return *held* with its request; None if that can't be read. Then the next run
+        will try again."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -278,8 +280,9 @@ class DiskHold:
         run has it again."""
         is_of_earlier_run = held.number < 0
         if is_of_earlier_run:
-            # Each is recognised once. If this one counts as recognised now, a retry of
-            # it won't be taken for a request that the spider has yielded again.
+            # Each request of an earlier run is recognised once. If this one counts as
+            # recognised now, a retry of it won't be taken for a request that the spider
+            # has yielded again.
             self.recognise(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
@@ -287,7 +290,8 @@ class DiskHold:
             self._trail.begin(held.request, held.row)
 
     def _done(self, row: int) -> None:
-        """Delete *row*, at once or later: the crawl is done with its request."""
+        """Delete *row*, at once or together with others, since the crawl is done with
+        its request."""
         self._finished.append(row)
         if len(self._finished) >= _DELETED_AT_A_TIME:
             self._delete_finished()
@@ -317,7 +321,7 @@ class DiskHold:
         try:
             fingerprinter: Any = self._spider.crawler.request_fingerprinter
             fingerprint = fingerprinter.fingerprint(request)
-            # A project's own fingerprint need not be a hash: any URLs may share its
+            # A project's own fingerprint need not be a hash. Any URLs may share its
             # first bytes.
             digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)

@@ -43,11 +43,10 @@ _MOST_ERRBACKS = 1000
 RefusalFinder: TypeAlias = Callable[
     [Request, OriginState, str, int | None], RobotsDisallowed | None
 ]
-"""Returns what the middleware would raise for a request, given the state of its origin
-(which is fresh), the path that rules match, and what :meth:`EarlyDrops.enqueue_request`
-has found in the state's rules: the key of the rule that decides; None if they don't
-decide about this request, or aren't known. Returns None if the request passes, or if
-that can't be known without waiting."""
+"""Gets a request, the state of its origin (which is fresh), the path that rules match,
+and the key of the rule that decides among the state's rules (None if these rules don't
+decide about this request, or aren't known). Returns what the middleware would raise for
+the request; None if the request passes, or if that can't be known without waiting."""
 
 
 class EarlyDrops:
@@ -98,8 +97,8 @@ class EarlyDrops:
         self._closing = False
         self.is_pending = False
         """Whether requests were dropped in this turn of the event loop, or errbacks
-        wait. The gate counts that as work. Otherwise, a spider that schedules its next
-        URL when it is idle would get no second ``spider_idle`` after the next URL was
+        wait. The gate counts that as work. Otherwise, a spider that schedules one URL
+        whenever it is idle would get no further ``spider_idle`` once such a URL was
         dropped."""
 
     def begin(self, scheduler: Any) -> None:
@@ -146,7 +145,7 @@ class EarlyDrops:
     def enqueue_request(self, request: Request) -> Any:
         """Drop *request* if fresh rules forbid it. Else return what the scheduler
         returns for it."""
-        # Fast path, as in the middleware: most origins are unknown, or allow the
+        # Fast path, as in the middleware. Most origins are unknown, or allow the
         # request.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
@@ -201,7 +200,8 @@ class EarlyDrops:
             call_later(0, self._end_turn)
         is_first = self.remember(request, state, path)
         if not is_first:
-            # As if the dupe filter had dropped it: nobody is told, no errback called.
+            # This is as if the dupe filter had dropped it: nobody is told, and no
+            # errback is called.
             return True
         state.used_at = self._context.clock()
         self._count("rep/cache/hit")
@@ -213,7 +213,7 @@ class EarlyDrops:
     def remember(self, request: Request, state: OriginState, path: str) -> bool:
         """Remember that *request*, which came from the scheduler or was about to go
         there, is refused. Return whether it counts, as the first to its path. The dupe
-        filter can't tell: requests that were dropped here never got to it."""
+        filter can't tell. Requests that were dropped here never got to it."""
         if self._scheduling is None or request.dont_filter:
             return True
         item: tuple[object, ...] = (state.name, path)

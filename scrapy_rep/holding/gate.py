@@ -18,7 +18,7 @@ It stands in for two documented methods of the project's scheduler, whichever th
 
 What goes on goes to the middleware, which applies the rules
 (``RepMiddleware.process_request``). A request leaves the gate once, returned by
-``next_request()``: nothing is scheduled again.
+``next_request()``, so nothing is scheduled again.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Gate:
         self._known_at_gate: WeakKeyDictionary[Request, KnownAtGate | None] = (
             WeakKeyDictionary()
         )
-        """By request that has left: what was known then. None: nothing was, or the
-        middleware has dealt with the request."""
+        """What was known when each request left; None if nothing was, or if the
+        middleware has dealt with the request since."""
         self._is_scheduler_exhausted = False
         """Whether the scheduler has only requests that the gate handed back to it,
         since there was no room to hold them here. The engine asks again at its next
@@ -100,8 +100,8 @@ class Gate:
         self._is_schedulers_turn = False
         """Whether the scheduler is asked before ``Releases``."""
         self._idle_since: float | None = None
-        """When the crawl began to do nothing but wait (``time.monotonic()``); None if
-        it does more."""
+        """When the crawl began to do nothing but wait (``time.monotonic()``); None
+        while it does more."""
         self._idle_after = context.settings.hold_idle
         """Seconds of nothing but waiting, after which ``spider_idle`` is sent."""
         self._next_scheduled: Callable[[], Request | None]
@@ -164,8 +164,8 @@ class Gate:
 
     def next_request(self) -> Request | None:
         """Return the next request that may go on to the middleware; None if there is
-        none now. It is the scheduler's next or, in turns, that of ``Releases``:
-        thousands that leave must not delay an urgent request in the scheduler."""
+        none now. The scheduler and ``Releases`` take turns, so that thousands of
+        requests that leave don't delay an urgent one in the scheduler."""
         if self._is_bypassed:
             return self._next_scheduled()
         if self._holding.closing:
@@ -184,7 +184,8 @@ class Gate:
         if request is None and self._is_schedulers_turn:
             request = self._next_released()
         if request is None and only_one:
-            # Of those that are about to leave, none can: their download slots are full.
+            # None of those that are about to leave can, since their download slots are
+            # full.
             request = self._next_of_scheduler(only_one=False)
         if request is not None:
             self._idle_since = None
@@ -211,9 +212,9 @@ class Gate:
 
     def _next_of_scheduler(self, *, only_one: bool) -> Request | None:
         """Return a request of the scheduler that needn't wait, or one that leaves in
-        place of one that stays; None if there is none. Then the engine needn't ask
-        again soon: it is woken when an answer comes, or is late. *only_one*: look at
-        one request only."""
+        place of one that stays; None if there is none. The engine is woken when an
+        answer comes, or is late, so it needn't ask again soon. *only_one*: look at one
+        request only."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
             # The scheduler may itself call the methods that we have replaced.
@@ -278,18 +279,21 @@ class Gate:
 
     def _count_idle_time(self) -> bool:
         """Count the time in which requests only wait, and log what is held. Return
-        whether it is still short enough."""
+        whether this still counts as work; once it doesn't, the engine sends
+        ``spider_idle``."""
         now = time.monotonic()
         if self._idle_since is None:
             self._idle_since = now
         if self._held.tally.counted:
-            return True  # some wait for first answers, which are not late
+            # Some wait for a first answer that isn't very late, or are about to leave
+            # without having been held.
+            return True
         self._holding.tell(idle=True)
         return now - self._idle_since < self._idle_after
 
     async def _stand_aside(self) -> None:
-        """Leave the scheduler to itself: it may look at what it has left when it
-        closes."""
+        """Let the scheduler answer by itself from now on: when it closes, it may look
+        at the requests that it still has."""
         self._is_bypassed = True
 
     def has_no_room(self) -> bool:
@@ -302,8 +306,8 @@ class Gate:
     # Where a request of the scheduler goes
 
     def _begin_check(self, check_of: Check, request: Request) -> bool:
-        """Begin the check for which *request* stays, if *check_of* returns one for it.
-        Return whether it does."""
+        """Begin the check of *request*, if *check_of* returns one; the request stays
+        until the check is over. Return whether there is one."""
         check = check_of(request)
         if check is None:
             return False
@@ -314,8 +318,8 @@ class Gate:
     async def _go_on_after(
         self, check: Coroutine[Any, Any, None], request: Request
     ) -> None:
-        """Await *check*. Then let *request* stay or go on, as one that needs no check.
-        If the check raised something, the middleware raises it."""
+        """Await *check*. Then let *request* stay or go on, like a request that needs no
+        check. If the check raised something, the middleware raises it."""
         being_checked = self._releases.being_checked
         is_kept = False
         verdict: Exception | None = None
@@ -336,9 +340,12 @@ class Gate:
     def _keep_if_unknown(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known, or other requests are to
         leave in its place. Return whether it is kept."""
-        # Fast path, as in the middleware: most requests are to known origins.
-        meta, url = request.meta, request.url
-        state = self._by_prefix.get(url[: url.find("/", SCHEME_LENGTH) + 1])
+        # Fast path, as in the middleware. Most requests are to known origins.
+        meta = request.meta
+        url = request.url
+        slash = url.find("/", SCHEME_LENGTH)
+        prefix = url[: slash + 1]
+        state = self._by_prefix.get(prefix)
         if (
             state is not None
             and state.rules is not None
@@ -404,7 +411,8 @@ class Gate:
             holding.keep(origin, state, request, past.waited)
             return True
         if holding.handing_back.hand_back(request, past.waited):
-            # If it had been put behind all others, the scheduler has only such ones.
+            # If this request had been put behind all others before, the scheduler has
+            # only requests that were.
             self._is_scheduler_exhausted = past.came_last
             return True
         holding.log.warn_full(origin)

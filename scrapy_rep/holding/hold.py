@@ -35,15 +35,15 @@ from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
 """For at least this many seconds, an answer releases requests, even if it says that it
-may not be kept so long: otherwise robots.txt would be fetched anew for each request."""
+may not be kept so long. Otherwise robots.txt would be fetched anew for each request."""
 _SHARE = 10
-"""An origin may hold at most this many times as many requests as there is room for
-after that: so there is always room for another origin ("dynamic thresholds", as in
+"""An origin may hold at most this many times as many requests as there is then still
+room for. So there is always room for another origin ("dynamic thresholds", as in
 network switches)."""
 _WAITING_PER_SLOT = 8
 """How many requests may wait for first answers, for each of CONCURRENT_REQUESTS. Four
-fetches may run at a time for each (origins/flights.py): that makes four requests, and
-four more, whose fetches are next."""
+fetches may run at a time for each (origins/flights.py). So these are four requests with
+a fetch that runs, and four more, whose fetches are next."""
 
 Verdict: TypeAlias = "Drop | Exception"
 """Why a request fails in the middleware; or what the middleware raises for it."""
@@ -60,7 +60,7 @@ class HeldRequests:
         self._flights = origins.flights
         self.table = origins.table
         self.queues = origins.flights.queues
-        """By origin, of all origins with somebody who waits."""
+        """The queue of each origin with somebody who waits."""
         self.tally = origins.flights.tally
         """How many requests are in all these queues."""
         self.now = context.running
@@ -80,7 +80,7 @@ class HeldRequests:
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
-        """Return how many more requests the origin of *queue* may hold: other origins
+        """Return how many more requests the origin of *queue* may hold. Other origins
         need some room. None: an origin without a queue."""
         room = max(0, self._most_held - self.tally.held)
         held_count = queue.count if queue is not None else 0
@@ -153,7 +153,7 @@ class HeldRequests:
     def read_first(self, queue: Queue, held: Held) -> Held | None:
         """Return *held*, which is on disk and the next of *queue* to leave, with its
         request; None if that can't be read. Then the engine has to ask again for the
-        one after it: 100,000 that can't be read would take seconds."""
+        one after it, since to skip 100,000 at once would take seconds."""
         disk = self.disk
         assert disk is not None
         try:
@@ -252,8 +252,8 @@ class HeldRequests:
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[Queue]:
         """Take over what an earlier run has held on *disk*, and use *disk* from now on.
-        Yield the queue of each origin of that run, whose requests leave before later
-        ones. What this run has held so far stays in memory."""
+        Yield the queue of each origin of that run. The requests of that run leave
+        before those of this run. What this run has held so far stays in memory."""
         self.disk = disk
         async for origin_text, requests in in_slices(disk.recovered.items()):
             try:
@@ -299,9 +299,9 @@ class Releases:
         self._refetch_if_stale = refetch_if_stale
         self._finished = finished
         self.turns: list[_Turn] = []
-        """A heap of the turns in this round that are still to come. Unless :meth:`next`
-        is running, it is empty only if no requests are to leave once their download
-        slot has room."""
+        """A heap of the turns in this round that are still to come. While :meth:`next`
+        isn't running, there is at least one turn if any requests are to leave once
+        their download slot has room."""
         self._had_turn: list[Queue] = []
         """Queues that had their turn in this round."""
         self._last_turn = 0
@@ -309,8 +309,8 @@ class Releases:
         self._has_ended = False
         """Whether no more requests leave, since the spider closes."""
         self.ready: deque[Request] = deque()
-        """Requests that leave next, whatever their download slot: they fail, or needn't
-        wait any more."""
+        """Requests that leave next, even if their download slot is full: those that
+        fail, and those that needn't wait any more."""
         self.being_checked: set[Request] = set()
         """Requests that can't leave before the gate's check of them is over
         (``Gate._begin_check``)."""
@@ -319,12 +319,13 @@ class Releases:
         middleware asks for it."""
 
     def may_leave(self) -> bool:
-        """Whether a request may leave now: it fails, or its download slot has room."""
+        """Whether a request may leave now: one that fails, or whose download slot has
+        room."""
         return any(self._may_next_leave(turn.queue) for turn in self.turns)
 
     def _may_next_leave(self, queue: Queue) -> bool:
-        """Whether the next of *queue* may leave now. If it is on disk, it isn't read to
-        find out: then it may."""
+        """Whether the next of *queue* may leave now. A request on disk may, so that it
+        needn't be read to find out."""
         held = queue.leaving[0] if queue.leaving else None
         if held is None:
             return False
@@ -458,8 +459,8 @@ class Releases:
         heappush(self.turns, turn)
 
     def _give_up_first(self, queue: Queue, held: Held) -> None:
-        """Let *held*, the next of *queue*, leave, to fail in the middleware, also if
-        its origin is forgotten before it gets there."""
+        """Let *held*, the next of *queue*, leave, and note why it is to fail in the
+        middleware: the origin may be forgotten before the request gets there."""
         queue.pop_first()
         waited = self._held.waited(queue, held)
         queue.longest = max(queue.longest, waited)
@@ -484,11 +485,11 @@ class Releases:
 
 
 class _Turn(NamedTuple):
-    """A queue's turn. Turns are sorted as they come: urgent ones first, then early
-    ones."""
+    """A queue's turn. Turns are sorted in the order in which they come: urgent ones
+    first, then early ones."""
 
     urgency: int
-    """Of the next request to leave: its negated priority."""
+    """The negated priority of the request that would leave."""
     number: int
     """Increases: no two turns have the same number."""
     queue: Queue

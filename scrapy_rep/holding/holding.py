@@ -60,15 +60,16 @@ from scrapy_rep.text import counted, duration
 logger = get_logger(__name__)
 
 # At most this many requests are held if the scheduler isn't Scrapy's, and there is no
-# JOBDIR: other processes may share the scheduler, and can crawl the others meanwhile.
+# JOBDIR. Other processes may share the scheduler, and can crawl the rest meanwhile.
 _MOST_SHARED = 1000
 # How many of an origin's URLs at the gate are compared when its robots.txt changes: a
 # sample is enough to say in the log whether the change matters.
 _SAMPLE = 20
-# Seconds between log lines about what is held: one a minute doesn't drown others.
+# Seconds between log lines about what is held. One a minute doesn't drown others.
 _TELL_SECONDS = 60.0
-# In an idle crawl, the gate has such a line logged every minute. The alarm (_reports),
-# which rings for the others, is set this many seconds later, so as not to double it.
+# In an idle crawl, the gate has such a line logged every minute. The alarm for such
+# lines (Holding._reports) is then set this many seconds later, so that no line is
+# logged twice.
 _IDLE_SECONDS = 10.0
 # Events, and what Limiter (engine/log.py) calls the origins whose number it logs.
 _EVENTS = {
@@ -107,7 +108,7 @@ class Holding(WaitingRoom):
         self.handing_back = HandingBack(context, self.held)
         self.log = HoldLog(context, origins.table)
         self._told_idle_at = -math.inf
-        """When an idle crawl's own line about what is held was logged last."""
+        """When :meth:`tell` last logged what is held because the crawl was idle."""
         self._reports = Alarm(context.crawler, self._tell_in_time)
         """Rings when what is held is to be logged."""
         self._upkeep = PeriodicTask(self._maintain_disk)
@@ -196,11 +197,12 @@ class Holding(WaitingRoom):
                 self._flights.settle(queue)
             return
         # The answer may have come just now, while listeners are still being told. Then
-        # other requests wait for it. They are older than this one, so they are held
-        # first, and may take the last room.
+        # other requests still wait for it. They are older than *request*, so they are
+        # held first, and may take the last room.
         queue.is_answered = True
         self._hold_waiting(queue, state)
-        # If its time ends before another attempt may be made, it is given up at once.
+        # If the time of *request* ends before another attempt may be made, it is given
+        # up at once.
         seconds_left = self._max_wait - (waited or 0.0)
         if seconds_left < self._seconds_until_last_attempt(queue):
             self._give_up(queue)
@@ -229,7 +231,8 @@ class Holding(WaitingRoom):
     # Steps (origins/queue.py) that are due
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do *step*, due for *queue*. (``Flights`` does the others itself.)"""
+        """Do *step*, which is due for *queue*. ``Flights`` does the steps that are
+        missing here."""
         match step:
             case Step.ASK:
                 self._ask_again(queue)
@@ -283,7 +286,7 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # the middleware drops them, or lets them pass
 
     def _count_unanswered(self, queue: Queue) -> None:
-        """Count those in *queue* that were held for want of a first answer: now this
+        """Count those in *queue* that were held for want of a first answer. Now this
         has come, and was a failure."""
         if queue.unanswered:
             self._count("rep/held/unreachable", queue.unanswered)
@@ -300,8 +303,8 @@ class Holding(WaitingRoom):
             self.releases.add(queue)  # none is left: its turn will call finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Give up those in *queue*: after a misconfiguration or a bug, retrying can't
-        help."""
+        """Give up those in *queue*, since after a misconfiguration or a bug, retrying
+        can't help."""
         if queue.has_requests:
             queue.is_answered = True
             self.releases.add(queue, Drop.after(error))
@@ -329,13 +332,14 @@ class Holding(WaitingRoom):
             self.releases.make_ready(held.request, drop_for_room)
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
-        """Fetch robots.txt again if the answer that releases those in *queue* is too
-        old by now, and keep them. Return whether it was too old. *request* is the next
-        that would leave."""
+        """Fetch robots.txt again if the answer that was to release those in *queue* is
+        too old by now, and keep them in it. Return whether the answer was too old.
+        *request* is the next that would leave."""
         if self._settings.dry_run:
             return False
         if self._cache.get(queue.origin) is not None:
             return False
+        # Those that were about to leave wait or are held again.
         self.held.recall(queue)
         queue.is_answered = False
         self._flights.to(queue.origin, request)
@@ -350,7 +354,8 @@ class Holding(WaitingRoom):
             self._flights.settle(queue)
             return
         self._table.unpin(queue.origin)
-        if queue.fails:  # nobody waits any more: a fetch must not keep the crawl open
+        if queue.fails:
+            # A fetch for which nobody waits must not keep the crawl open.
             self._flights.abandon(queue.origin)
         disk = self.held.disk
         if queue.given_up or queue.logged_as:
@@ -384,7 +389,9 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
-            return  # nobody's: those whose time was over aren't in these lists any more
+            # Nobody's time is over: `oldest_bound` is not exact, and the step came too
+            # early. The request that was the oldest has left.
+            return
         is_allowed = self._seconds_until_last_attempt(queue) <= 0
         if queue.fetch is None and is_allowed:
             queue.extra_attempt = self._last_failure(queue).attempts + 1
@@ -409,8 +416,9 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
-        latest = now + max(seconds_until_attempt, ROUNDING)
-        came_before = latest - self._max_wait
+        # The time of those who are given up is over at this moment, or before.
+        over_by = now + max(seconds_until_attempt, ROUNDING)
+        came_before = over_by - self._max_wait
         if oldest > came_before:
             return
         last_failure = self._last_failure(queue)
@@ -424,7 +432,7 @@ class Holding(WaitingRoom):
         return Drop.of(self._table.get(queue.origin))
 
     def _why_given_up(self, seconds: float) -> str:
-        """Return why requests are given up, the oldest of which has waited for some
+        """Return why requests are given up. The oldest of them has waited for
         *seconds*."""
         if seconds < self._max_wait / 2:  # the site has sent a long Retry-After
             end = f"before REP_HOLD_MAX_WAIT ({self._max_wait:g} s) ends"
@@ -487,13 +495,13 @@ class Holding(WaitingRoom):
         directory = job_dir(self._context.crawler.settings)
         if directory:
             self._disk = DiskHold(directory, spider, engine.following)
-        # After DiskHold, which follows requests, and before the gate and EarlyDrops
-        # (early.py) replace methods of the scheduler.
+        # This comes after DiskHold is made, which follows requests, and before the gate
+        # and EarlyDrops (early.py) replace methods of the scheduler.
         engine.following.begin()
         if directory:
             return self._upkeep.begin()
         if engine.scheduler_is_foreign:
-            # Such a scheduler can have the rest back, and a kill should lose little.
+            # Such a scheduler can have the rest back, so that a kill loses little.
             self.held.hold_at_most(_MOST_SHARED)
         return None
 
@@ -531,8 +539,8 @@ class Holding(WaitingRoom):
             raise DontCloseSpider
 
     async def _before_closing(self) -> None:
-        """Let nothing in flight or held delay the end, and lose nothing that is
-        held."""
+        """End all fetches, so that the crawl's end doesn't wait for them. Save what is
+        held, or hand it back."""
         self.closing = True
         self._reports.stop()
         self.releases.end()

@@ -24,8 +24,8 @@ from scrapy_rep.text import resolve_sitemap
 _MAX_EXAMINED = 50
 
 # A comparison matches a path with one rule that has a wildcard, or with all other rules
-# of a crawler at once. A file that would take more comparisons than this is hostile:
-# the checks that compare paths are left out.
+# of a crawler at once. A file that would take more comparisons than this is hostile,
+# and the checks that compare paths are left out.
 _MAX_COMPARISONS = 1_000_000
 
 # Only this many rules of a group are tried to find one that its agents obey, or that
@@ -45,7 +45,7 @@ _ANY_PATH = "/any-page"
 
 class Crawlers:
     """The crawlers that a file names, and ``*``. Fifty of them, ``*`` and search
-    engines first, are examined: only their rules are known.
+    engines first, are examined. Only their rules are known.
 
     Tokens are in lower case here; :attr:`spelling` has them as the file spells them.
     """
@@ -157,8 +157,8 @@ class _Longest(NamedTuple):
 
 
 def _closed_tokens(groups_by_token: dict[str, list[Group]]) -> set[str]:
-    """Return the tokens that may fetch nothing: a rule that disallows all paths is
-    longer than each that allows something."""
+    """Return the tokens that may fetch nothing: those with a rule that disallows all
+    paths and is longer than each rule that allows something."""
     # Many tokens may share a group, so each group is measured once.
     longest_by_group: dict[int, _Longest] = {}
     closed = set()
@@ -241,7 +241,8 @@ def _site_closed(crawlers: Crawlers, is_small: bool) -> Finding:
     exception = ""
     if open_names:
         exception = " without a group of their own"
-        # They can be named only if, of each, a path is known that it may fetch.
+        # These crawlers can be named only if for each of them a path is known that it
+        # may fetch.
         if is_small and set(open_names) <= set(crawlers.open):
             agents = [crawlers.spelling[token] for token in open_names]
             exception = f" but {first_few(agents)}"
@@ -355,8 +356,8 @@ def _joined_agents(
     group: Group,
     texts: list[str],
 ) -> Iterator[Finding]:
-    """Yield a group whose agents were hardly meant to share their rules: something
-    other than a comment stands between its user-agent lines.
+    """Yield a group whose agents were hardly meant to share their rules, since
+    something other than a comment stands between its user-agent lines.
 
     :param texts: the lines of the file
     """
@@ -456,7 +457,7 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
     longest."""
     agents_by_line: dict[int, list[str]] = {}
     for token, agent in crawlers.spelling.items():
-        # Some crawlers know only crawl-delay: then the slowest line of this kind
+        # Some crawlers know only crawl-delay. For them, the slowest line of this kind
         # counts, even if a request-rate line is slower.
         pace = crawlers.paces[token]
         slowest_lines = set()

@@ -22,7 +22,7 @@ from scrapy_rep.text import counted, iso
 STDIN_IN_WORDS = "standard input"
 
 # The argument that means standard input, as in commands/task.py, which can't be
-# imported here: it imports this module.
+# imported here, since it imports this module.
 _STDIN = "-"
 
 
@@ -59,7 +59,7 @@ class Facts:
     """The name of a file that was given, ``-`` for standard input. Of a URL that was
     given to ``--lint`` or ``--compare``: the URL of its robots.txt."""
     status: int | None = None
-    """Of the HTTP response; None if there was none."""
+    """The status of the HTTP response; None if there was none."""
     hops: int = 0
     """How many redirects were followed."""
     final_url: str | None = None
@@ -117,8 +117,8 @@ class Explanation:
         rule = self.decision.rule
         if self.allowed or rule is None:
             return False
-        # No rule of a file forbids without a pattern: only the one that pace.py makes
-        # does, to stand for the line with the delay.
+        # Each rule of a file that forbids has a pattern. Only the one that pace.py
+        # makes, to stand for the line with the delay, has none.
         return not rule.pattern
 
     @property

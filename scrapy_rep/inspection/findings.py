@@ -319,7 +319,7 @@ class Finding(NamedTuple):
     """The crawlers that it concerns, ``*`` for those without a group of their own.
     Empty if it concerns any crawler."""
     lines: tuple[int, ...] = ()
-    """All lines with a finding of this code and topic: only :func:`grouped` fills them
+    """All lines with a finding of this code and topic. Only :func:`grouped` fills them
     in. The other fields are about the first of the lines."""
     text: str = ""
     """The line as it stands in the file; bytes that are not UTF-8 as ``\\xNN``. Only
@@ -384,7 +384,7 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
             else:
                 topic = topics[-1]
         group = groups.setdefault((item.code, topic), _Group(item, []))
-        # Several findings of one line follow one another: they are sorted.
+        # Several findings of one line follow one another, since they are sorted.
         if item.line is not None and item.line not in group.lines[-1:]:
             group.lines.append(item.line)
     result = []

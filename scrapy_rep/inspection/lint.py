@@ -63,7 +63,7 @@ def lint(
     also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of lines. Findings of one
-    kind on the same topic are put together: they are one finding with several lines.
+    kind on the same topic are put together. They are one finding with several lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
     :param robots_url: where it is from, to tell which sitemaps are on its own host
@@ -141,10 +141,10 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
 
 # -- lines -----------------------------------------------------------------------------------
 
-# Fields about the use of pages: preferences/lint.py checks them.
+# Fields about the use of pages, which preferences/lint.py checks.
 _CHECKED_ELSEWHERE = ("content-signal", "content-usage", "license")
 
-# Of each field that asks for a pause (DELAYS in effects.py): what its value has to be.
+# What the value of each field that asks for a pause (DELAYS in effects.py) has to be.
 _RIGHT_DELAY = {
     "crawl-delay": "a number of seconds",
     "request-rate": "a rate such as 1/10",
@@ -193,8 +193,8 @@ _CLOSE = 0.75
 # stricter.
 _VERY_CLOSE = 0.85
 
-# For this many lines of a file, we look for the field that may have been meant: 0.1 ms
-# for each.
+# For this many lines of a file, we look for the field that may have been meant, which
+# takes 0.1 ms for each.
 _MAX_GUESSES = 2_000
 
 # Characters: so much of a name is compared with those of fields, which are shorter.
@@ -211,8 +211,8 @@ def _single_lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
         if row.decode("utf-8", "ignore").encode() != row:
             yield finding(number, "not-utf8")
         texts.append(row.decode("latin-1"))
-    # The numbers of lines of HTML: nothing else is said of them, unless they have a
-    # known field.
+    # The numbers of lines of HTML. Nothing else is said of these lines, unless they
+    # have a known field.
     if is_html(kept):
         page = range(1, len(texts) + 1)
     else:
@@ -445,8 +445,8 @@ def _closest(name: str, closeness: float) -> str | None:
 
 
 def _agent(agent: AgentLine) -> Iterator[Finding]:
-    """Yield what is wrong with the name in a user-agent line: crawlers read only
-    letters, - and _ of it."""
+    """Yield what is wrong with the name in a user-agent line, of which crawlers read
+    only letters, - and _."""
     line = agent.line
     value = agent.value
     token = agent.token

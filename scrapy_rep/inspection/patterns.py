@@ -16,7 +16,7 @@ _STAR_FOLDER = re.compile(r"(?<=/)\*(?=/)")
 _MAX_PATTERN = 500
 
 BLANK = re.compile(r"[ \t\v\f]")
-"""A space or a tab: crawlers send them as %20 and %09."""
+"""A space or a tab. Crawlers send them as %20 and %09."""
 
 # A URL with its scheme and host. Group 1: its path, without the first slash.
 _WRITTEN_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*/?(.*)", re.DOTALL)
@@ -90,7 +90,7 @@ def is_star_needless(pattern: str) -> bool:
 
 
 def is_index(pattern: str) -> bool:
-    """Return whether a pattern is about an index page, such as ``/shop/index.html``: an
+    """Return whether a pattern is about an index page, such as ``/shop/index.html``. An
     allow of it also allows its directory (REP.md section 8)."""
     return pattern.startswith("/index.htm", pattern.rfind("/"))
 

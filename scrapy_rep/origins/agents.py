@@ -150,7 +150,7 @@ class Agents:
         self._has_warned = False
         self.usual = settings.user_agent
         """The chain of requests that don't name an agent. None until the first of them
-        comes: only then is USER_AGENT read (:attr:`default`)."""
+        comes, since only then is USER_AGENT read (:attr:`default`)."""
         configured = crawler.settings.get("ROBOTSTXT_USER_AGENT")
         if self.usual is None and configured:
             self.usual = self._chain_in(configured, "the setting ROBOTSTXT_USER_AGENT")

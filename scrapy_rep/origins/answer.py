@@ -51,16 +51,16 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
 
 _MAX_REASON = 250
-"""Characters of an answer's reason: enough for a redirect's target (fetcher.py) and why
-it is refused."""
+"""How many characters of an answer's reason are kept: enough for a redirect's target
+(fetcher.py) and why it is refused."""
 
 READ_BYTES = MAX_BYTES + 1
 """Bytes of a body that are read: one more than counts, so that the parser can tell
 whether the limit cuts a line in two."""
 
 OTHER_ENCODINGS_MAX = 16 * MAX_BYTES
-"""Bytes: the limit for the bodies of sitemaps (seeding/loader.py).
-HttpCompressionMiddleware decodes these, in one go."""
+"""The limit in bytes for a sitemap's body that HttpCompressionMiddleware decodes, in
+one go (seeding/loader.py)."""
 
 _ZLIB = ("gzip", "x-gzip", "deflate")
 """Encodings that Python decodes itself."""
@@ -161,8 +161,8 @@ def answer_of(
     response: Response, transfer: Transfer, url: str, hops: int, *, soft_404: bool
 ) -> Answer:
     """Return what a response means. Its status and headers count even if its body is
-    damaged: of an error page, any part of the body will do. *soft_404*: whether a 5xx
-    page that says "not found" is a 404."""
+    damaged, since of an error page any part of the body will do. *soft_404*: whether a
+    5xx page that says "not found" is a 404."""
     status, headers = response.status, response.headers
     if status == 206 and not is_whole(header_text(headers, "Content-Range")):
         return _lost(url, hops, "only a part of the file was sent (HTTP 206)")
@@ -253,8 +253,9 @@ def in_place_of(answer: Answer, before: Entry) -> Answer:
 def accept_encoding() -> dict[str, str]:
     """Return, as a dictionary, the header that asks only for encodings that
     :func:`decode` undoes. The dictionary is empty if Scrapy asks for no others by
-    itself: download handlers may take our header for the project's. Older Scrapy can
-    ask for zstd because of a library that we don't use."""
+    itself. Then it is better to send no header of ours, since download handlers may
+    take it for the project's. Older Scrapy can ask for zstd because of a library that
+    we don't use."""
     decodable = set(_ZLIB)
     for encoding in _LIBRARIES:
         if _library(encoding) is not None:
@@ -267,8 +268,8 @@ def accept_encoding() -> dict[str, str]:
 
 def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes, bool]:
     """Return up to :data:`READ_BYTES` of *body* without its *encodings*, and whether
-    nothing that counts is missing; ``ResponseDataLossError`` if *body* isn't encoded
-    like that. If *body* is *cut*, a missing end doesn't matter."""
+    all that counts is there; ``ResponseDataLossError`` if *body* isn't encoded like
+    that. If *body* is *cut*, a missing end doesn't matter."""
     for encoding in reversed(encodings):
         body, is_complete = decode(body, encoding)
         # Enough has come out: from here on, missing ends don't matter either.
@@ -286,7 +287,7 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
         return data, True
     is_known = encoding in _ZLIB or encoding in _LIBRARIES
     if not is_known and not _BINARY.search(data):
-        # "utf-8" and "none", say, are no encodings: browsers ignore them.
+        # "utf-8" and "none", say, are no encodings, and browsers ignore them.
         return data[:READ_BYTES], True
     new_decoder, errors = _decoders(data, encoding)
     output = b""
@@ -366,8 +367,8 @@ class _Brotli:
 
 
 def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the values of all headers of that name, joined by commas; None without
-    one, or if that is longer than :data:`MAX_HEADER`."""
+    """Return the values of all headers of that name, joined by commas; None if there
+    are none, or if the values together are longer than :data:`MAX_HEADER`."""
     if headers is None:
         return None
     text = b",".join(headers.getlist(name))
@@ -401,7 +402,7 @@ def wall_sign(headers: Headers) -> str:
 def content_encodings(values: list[bytes]) -> list[str]:
     """Return the content encodings that headers of these *values* name, lower case, in
     the order applied, without ``identity``; ``ResponseDataLossError`` beyond
-    :data:`MAX_HEADER` and :data:`MAX_ENCODINGS`."""
+    :data:`MAX_HEADER` or :data:`MAX_ENCODINGS`."""
     text = b",".join(values).decode("latin-1")
     # Empty values, however many, name nothing.
     if any(values) and len(text) >= MAX_HEADER:
@@ -433,7 +434,7 @@ DOWNLOAD_ERRORS: dict[str, type[Exception]] = {
 
 
 class ProjectError(Exception):
-    """The project's own code prevented the fetch: retrying can't help."""
+    """The project's own code prevented the fetch. Retrying can't help."""
 
 
 class ProxyError(Exception):
@@ -441,8 +442,8 @@ class ProxyError(Exception):
 
 
 class RedirectRefused(Exception):
-    """robots.txt redirects to where we, or the project, don't go: what it allows stays
-    unknown."""
+    """robots.txt redirects to where we, or the project, don't go. So it stays unknown
+    what the origin allows."""
 
 
 NOT_ABOUT_SITE = (ProxyError, RedirectRefused)
@@ -461,8 +462,9 @@ CONFIGURATION_ERRORS = (
 def failure_in(reason: str | None) -> Exception | None:
     """Return a new exception like the one that *reason* is about:
     :attr:`Answer.reason`, or a text of :func:`text_of`. None if *reason* is about an
-    HTTP answer. The original exception isn't kept: its frames would keep requests and
-    responses in memory, and another process may have made the attempt."""
+    HTTP answer. The original exception isn't kept, since its frames would keep requests
+    and responses in memory. It may not even be at hand: another process may have made
+    the attempt."""
     name, _, text = (reason or "").partition(": ")
     if not name.isidentifier():  # "HTTP 503", say
         return None
@@ -506,8 +508,8 @@ class _Kind:
     """libcurl's numbers for it (manual page libcurl-errors)."""
 
     def is_in(self, error: BaseException | None) -> bool:
-        """Return whether *error*, or what led to it, is of this kind: handlers wrap the
-        errors of their libraries."""
+        """Return whether *error*, or what led to it, is of this kind. (Handlers wrap
+        the errors of their libraries.)"""
         return any(map(self._includes, _causes(error)))
 
     def _includes(self, error: Exception) -> bool:
@@ -553,7 +555,7 @@ def _reasons(error: Exception) -> list[Any]:
 
 
 _MAX_MESSAGE = 2000
-"""Characters of a message that are searched for what tells its kind."""
+"""How many characters of an error's message are searched for the kind of failure."""
 
 # Four kinds of failure. No TLS connection came about:
 _TLS = _Kind(
@@ -570,7 +572,7 @@ _TLS = _Kind(
 _DEAD = _Kind(
     types=(*_DEAD_HOST_ERRORS, ConnectionRefusedError, socket.gaierror),
     names=re.compile(r"DNSError|DNSLookupError|NameResolutionError|NewConnectionError"),
-    # hyper writes this: pyreqwest, which uses hyper, has one class for all failures.
+    # hyper writes this. Pyreqwest, which uses hyper, has one class for all failures.
     texts=re.compile(r"\bclient error \(Connect\)"),
     # CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT.
     curl_codes=frozenset({6, 7}),
@@ -609,8 +611,8 @@ _BUGS = (
     NameError,
     TypeError,
 )
-"""Exceptions that show a bug, whatever a server sent. No ``ValueError``: that may be
-about an answer."""
+"""Exceptions that show a bug, whatever a server sent. ``ValueError`` is not among them,
+since it may be about an answer."""
 
 _HANDLER = "download_request"
 """The name of the method by which a download handler fetches."""
@@ -658,8 +660,8 @@ def is_dead_host(error: Exception | None) -> bool:
 
 def blamed_on_proxy(error: Exception) -> ProxyError | None:
     """Return a proxy's failure if *error*, of a request through a proxy, is one. The
-    connection is to the proxy: if it can't be made, that says nothing about the host
-    behind it."""
+    connection is to the proxy. If it can't be made, that says nothing about the host
+    behind the proxy."""
     if is_tls_failure(error):  # TLS is with the host, through the proxy
         return None
     if _DEAD.is_in(error) or _PROXYS.is_in(error):

@@ -114,7 +114,8 @@ class RobotsCache:
     ) -> None:
         """*clock*: seconds since the epoch. *storage* outlives the process. *choices*:
         what the project chooses beyond the protocol (choices.py); None: nothing.
-        *running*: seconds for which the crawl has run, without pauses."""
+        *running*: a clock that stands still while the crawl is paused; its time in
+        seconds."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
@@ -125,8 +126,8 @@ class RobotsCache:
         )
         self.choices = choices
         self._reading = DeferredLock()
-        """Held while a file is parsed, one at a time: parsing threads compete with the
-        event loop."""
+        """Held while a file is parsed, one at a time, since parsing threads compete
+        with the event loop."""
         self._read_seconds = 0.0
         """Seconds that parsing has taken in the event loop since other tasks last got a
         turn."""
@@ -176,7 +177,7 @@ class RobotsCache:
             del self._misconfigured[origin]
         if state is None:
             return UNKNOWN, None
-        # An answer's time is over when the clock says so. A failure's status stays: it
+        # An answer's time is over when the clock says so. A failure's status stays. It
         # says in the crawl's running time when the next attempt is due (`retry_at`),
         # since the clock may be set.
         is_fresh = isinstance(state.status, Fresh)
@@ -199,9 +200,9 @@ class RobotsCache:
         body: bytes = b"",
         always: bool = False,
     ) -> None:
-        """Prepare the rules for *agent*, of a large file in a thread. *body*: if it is
-        at hand, so that the entry's needn't be unpacked. *always*: the group for "*"
-        applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
+        """Prepare the rules for *agent*, of a large file in a thread. *body*: the
+        file's body, if it is at hand; then the entry's needn't be unpacked. *always*:
+        the group for "*" applies, whatever ``REP_OBEY_GLOBAL_GROUP`` says."""
         entry = state.entry
         robots = state.robots
         obey_global = always or self._settings.obey_global_group
@@ -215,7 +216,7 @@ class RobotsCache:
         must_wait = self._reading.locked
         await maybe_deferred_to_future(self._reading.acquire())
         try:
-            # A storage may have answered for hundreds of origins at once: other tasks
+            # A storage may have answered for hundreds of origins at once. Other tasks
             # get a turn in between.
             if self._read_seconds > SLICE_SECONDS:
                 self._read_seconds = 0.0
@@ -277,8 +278,8 @@ class RobotsCache:
                 # this one.
                 storage.give_back(str(origin))
             if isinstance(error, ProjectError):
-                # Only this kind is remembered: other errors may be due to what one
-                # request wants, a proxy, say.
+                # Only this kind of error is remembered, since others may be due to what
+                # one request wants (a proxy, say).
                 self._note_misconfiguration(origin, error)
             raise
         self._misconfigured.pop(origin, None)
@@ -287,8 +288,8 @@ class RobotsCache:
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
-        """Forget the project's own answer, whose time has ended, if it is still there:
-        it must not count as an older copy of the origin's file."""
+        """Forget the project's own answer, whose time has ended, if it is still there.
+        It must not count as an older copy of the origin's file."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
             self._take(origin, Entry(str(origin)))
@@ -325,8 +326,8 @@ class RobotsCache:
             # process may fetch (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
-            # An older entry may come from before the storage became unreachable: we
-            # know better.
+            # An older entry may come from before the storage became unreachable. Then
+            # what we know is newer.
             if entry is not None and entry.updated_at > known_at:
                 state = self._take(origin, entry, is_stored=True)
                 if is_enough(entry) and not claim.granted:
@@ -342,7 +343,7 @@ class RobotsCache:
 
     async def _fetch(self, flight: Flight) -> Answer:
         """Fetch robots.txt. If the connection to an origin that wasn't failing is lost,
-        fetch it once more. That the project's own code cancelled the download is an
+        fetch it once more. If the project's own code cancelled the download, that is an
         answer, too."""
         origin = flight.origin
         settings = self._settings
@@ -437,7 +438,8 @@ class RobotsCache:
         attempts = before.attempts + 1
         proxy_attempts = before.proxy_attempts
         dead_attempts = before.dead_attempts
-        if is_proxys:  # says nothing about the host: dead_attempts stays
+        if is_proxys:
+            # This says nothing about the host, so dead_attempts stays.
             proxy_attempts += 1
         elif is_dead_host(answer.error):
             dead_attempts += 1
@@ -560,8 +562,8 @@ def state_of(entry: Entry, now: float, settings: RepSettings) -> str:
 
 def usable_until(entry: Entry, now: float, settings: RepSettings) -> float:
     """Return until when *entry* can be used (REP.md sections 4 and 5). A time that is
-    farther off than settings allow doesn't count: another user of the storage may have
-    a clock that is years ahead."""
+    farther off than settings allow doesn't count, since another user of the storage may
+    have a clock that is years ahead."""
     if entry.unreachable_since is None:
         until = entry.fresh_until
         longest = max(settings.cache_ttl, settings.cache_max_ttl)

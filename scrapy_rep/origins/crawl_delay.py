@@ -55,7 +55,8 @@ class CrawlDelay(ResolutionListener):
         """Seconds: origins that ask for more are not crawled. None: there is no such
         limit."""
         self.may_refuse = self._max_delay is not None
-        """Whether :meth:`refusal` may return a decision: only then need it be asked."""
+        """Whether :meth:`refusal` may return a decision. If not, it needn't be
+        called."""
         self._agents = agents
         self._table = table
         self._reported = BoundedSet()
@@ -70,7 +71,7 @@ class CrawlDelay(ResolutionListener):
         self._placed_by_scrapy: WeakSet[Request] = WeakSet()
         """Requests whose slot Scrapy chose, and not the user."""
         self._turns: Turns | None = None
-        """None: this process keeps delays alone."""
+        """None if this process keeps delays alone."""
         if not self._longest_kept:
             return
         if storage is not None and storage.shares_turns and not self._is_dry_run:
@@ -138,8 +139,8 @@ class CrawlDelay(ResolutionListener):
     # When its slot is slowed down
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Slow down the slot of the origin at once: requests may be waiting in it.
-        Count an origin that gives a visit-time."""
+        """Slow down the slot of the origin at once, since requests may be waiting in
+        it. Count an origin that gives a visit-time."""
         if flight.outcome is not Outcome.RULES:
             return
         request = flight.request
@@ -160,7 +161,7 @@ class CrawlDelay(ResolutionListener):
     def _reached_downloader(self, request: Request) -> None:
         """Slow down the slot that *request* is about to queue in."""
         key = request.meta[SLOT_KEY]
-        # Our own requests have this meta key, too: they are not slowed down.
+        # Our own requests have this meta key, too, and are not slowed down.
         if not request.meta.get("dont_obey_robotstxt"):
             scrapys_key = self._slots.key_of(request.url)
             if key == scrapys_key:
@@ -187,7 +188,7 @@ class CrawlDelay(ResolutionListener):
     def _state_of(self, request: Request) -> OriginState | None:
         """Return what is known of the origin of *request*; None if nothing is, or if
         the protocol doesn't cover its URL."""
-        # This looks origins up as the middleware's fast path does: most are found by
+        # This looks origins up as the middleware's fast path does. Most are found by
         # what the URL begins with.
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
@@ -202,7 +203,7 @@ class CrawlDelay(ResolutionListener):
 
     def _delay_of(self, request: Request) -> tuple[str, float]:
         """Return the origin of *request*, and the longest delay in seconds that its
-        slot keeps for it; no origin and 0 if it has none. Serves
+        slot keeps for it; an empty text and 0 if nothing slows it down. Serves
         :class:`.turns.Turns`."""
         if request.meta.get("dont_obey_robotstxt"):
             return "", 0.0

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
 from scrapy import Request, signals
@@ -64,9 +64,13 @@ PRIORITY = 1000
 """The priority of our requests, as in Scrapy's RobotsTxtMiddleware: ahead of the pages
 that wait for them."""
 
-OnQueue = Callable[[bool], object]
-"""Is called with True when a request of ours enters a queue of the downloader, and with
-False when it leaves the queue: the time between is nobody's fault."""
+
+class OnQueue(Protocol):
+    """Is called when a request of ours enters a queue of the downloader, and when it
+    leaves the queue. The time between is nobody's fault."""
+
+    def __call__(self, is_queued: bool) -> object: ...
+
 
 _META: dict[str, Any] = {
     "dont_obey_robotstxt": True,
@@ -118,7 +122,7 @@ _MAX_TARGET = 120
 
 
 class InvalidStatus(ValueError):
-    """The status is none of HTTP's: download handlers pass on any number of digits."""
+    """The status is none of HTTP's. Download handlers pass on any number of digits."""
 
 
 @dataclass(slots=True)
@@ -163,11 +167,12 @@ class Hop:
     (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
-        """Forget who waited, and what was sent: log records and other people's lists
-        keep requests, and so their meta; and a request whose meta leads back to it is
-        freed by the garbage collector alone. If the fetch was given up, free its connection at once. If its
-        request still stands in the queue of a download slot, from which Scrapy takes
-        nothing, see to it that it isn't sent when its turn comes."""
+        """Forget who waited: log records, and lists of other people's code, may keep
+        the request, and with its meta this hop. Forget what was sent: only the garbage
+        collector frees a request whose meta leads back to it. If the fetch was given
+        up, free its connection at once. The request may still stand in the queue of a
+        download slot, from which Scrapy removes nothing; then it won't be sent when its
+        turn comes."""
         self.on_queue = _tell_nobody
         self.transfer.request = None
         self.is_over = True
@@ -177,10 +182,10 @@ class Hop:
 
     async def download(self, request: Request, handler: Download) -> Response:
         """Download *request* by *handler*, within the time limit."""
-        self.on_queue(False)
+        self.on_queue(is_queued=False)
         if self.is_over:
             raise DownloadCancelledError("nobody waits for it any more")
-        # Rounded, since messages tell it.
+        # Messages contain this number, so it is rounded.
         seconds = round(min(self.allowance.each, self.allowance.in_all), 2)
         timeout = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -199,7 +204,7 @@ class Hop:
             response = await within(seconds, self.running, timeout)
         finally:
             self.allowance.in_all -= time.monotonic() - began
-            # Close it now: otherwise the downloader would start a page in this place.
+            # Close it now. Otherwise the downloader would start a page in this place.
             self.slot.close()
         # Handlers that send `bytes_received` were stopped before
         # (Fetcher._bytes_received()).
@@ -219,7 +224,7 @@ def _as_failure(failure: Failure) -> Failure:
 
 
 def _tell_nobody(is_queued: bool) -> None:
-    """Do nothing: nobody needs to know about queues (any more)."""
+    """Do nothing, since nobody needs to know about queues (any more)."""
 
 
 def remove_secrets(headers: Headers) -> None:
@@ -283,7 +288,7 @@ class Fetcher:
         self._extra_slot = nullcontext if is_small else context.engine.extra_slot
         settings = context.crawler.settings
         self._accepts_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
-        """Whether a robots.txt that ends too early is accepted: it is if the project
+        """Whether a robots.txt that ends too early is accepted, as it is if the project
         accepts such pages."""
         # Connected while there are fetches: `bytes_received` is sent for every piece of
         # every page.
@@ -308,7 +313,7 @@ class Fetcher:
         :data:`CONFIGURATION_ERRORS` and ``CancelledError``.
 
         *page_request*: a request to *origin*, whose User-Agent header, proxy and bind
-        address to use. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
+        address are used. *allowance*: by default, ``REP_DOWNLOAD_TIMEOUT`` for each
         transfer."""
         allowance = allowance or Allowance(self._context.settings.download_timeout)
         hop = Hop(origin.robots_url, origin, allowance, on_queue)
@@ -403,7 +408,8 @@ class Fetcher:
                     # its queue.
                     response = await engine.download_async(request)
                 else:
-                    # A project's own downloader can't: its queue counts, too.
+                    # A project's own downloader can't, so the time in its queue counts,
+                    # too.
                     response = await hop.download(request, engine.download_async)
         except Exception as error:
             # A middleware may have sent another request than ours.
@@ -420,7 +426,7 @@ class Fetcher:
             self._listener.listen(self._running > 0)
         if "download_stopped" in response.flags and not hop.transfer.cut:
             raise ProjectError(STOPPED)  # it wasn't us who stopped it
-        # A host that is an address itself has no other one.
+        # A host that is an address itself has no other address to check.
         if str(response.ip_address) != hop.origin.host:
             self.targets.check_answer(request, response)
         if response.status in _PROXY_STATUSES:
@@ -431,8 +437,8 @@ class Fetcher:
 
     def _request_for(self, hop: Hop, page_request: Request) -> Request:
         """Return the request for the URL of *hop*. Of *page_request*, only the
-        crawler's name and what routes it are taken over: its other meta keys (a slot, a
-        browser) are for pages."""
+        User-Agent header and what routes it (proxy, bind address) are taken over. Its
+        other meta keys (a slot, a browser) are for pages."""
         meta = {**_META, HOP_KEY: hop}
         slots = self._engine.slots
         if slots.slowed:
@@ -461,10 +467,10 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # With a project's own downloader, nothing is noted: it doesn't tell when a
-        # request leaves its queue.
+        # With a project's own downloader, nothing is noted, since it doesn't tell when
+        # a request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hands_over:
-            hop.on_queue(True)
+            hop.on_queue(is_queued=True)
 
     def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
         """Stop the transfer of *request*, if it is ours, once enough has arrived."""
@@ -475,8 +481,8 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # This many bytes are enough, compressed or not: decoding doesn't make them
-        # fewer.
+        # This many bytes are enough, compressed or not, since decoding doesn't make
+        # them fewer.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)
@@ -512,8 +518,8 @@ def redirect_target(url: str, response: Response) -> str | None:
     if not 0 < len(location) <= MAX_HEADER:
         return None
     try:
-        # The result is encoded again: encoding depends on the scheme, which a relative
-        # URL lacks.
+        # The result is encoded again, since encoding depends on the scheme, which a
+        # relative URL lacks.
         target = encoded(urljoin(url, encoded(location)))
         origin = Origin.from_url(target)
     except ValueError:

@@ -50,11 +50,11 @@ CONCURRENT_REQUESTS. They may be more than pages, since they have room of their 
 the downloader (``EngineAccess.extra_slot()``), and are small."""
 
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included, may be this many times the quick ones:
-silent servers must not stop the others."""
+"""All fetches at a time, slow ones included, may be this many times the quick ones, so
+that silent servers don't stop the others."""
 
 _MAX_SOCKETS = 512
-"""All fetches at a time, at most, unless more quick ones are allowed: each has a
+"""All fetches at a time, at most, unless more quick ones are allowed. Each has a
 socket, and operating systems let a process open some 1,000 files and sockets."""
 
 _Line: TypeAlias = OrderedDict[Flight, None]
@@ -74,7 +74,7 @@ class ResolutionListener:
     """Its name in the log."""
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
-        """Handle the answer of a *flight*, or news from the storage: requests obey
+        """Handle the answer of a *flight*, or news from the storage. Requests obey
         *state* now."""
 
     def failed(self, origin: Origin, error: Exception) -> None:
@@ -97,7 +97,7 @@ class WaitingRoom:
 
     def act(self, queue: Queue, step: Step) -> None:
         """Do a *step* that is due. After ``ASK``, the flights have robots.txt fetched,
-        unless this has begun to."""
+        unless this method has begun a fetch."""
 
 
 class Flights:
@@ -124,7 +124,7 @@ class Flights:
         self.limits = limits
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
-        """Of the origins with a fetch, or with somebody who waits."""
+        """The queues of the origins with a fetch, or with somebody who waits."""
         self._listeners: list[ResolutionListener] = []
         """Are notified of answers, one after the other."""
         self._room = WaitingRoom()
@@ -147,8 +147,8 @@ class Flights:
         self._telling: set[Flight] = set()
         """Flights of whose answers listeners are being told."""
         self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """The flight that those get who ask once the spider closes: it has landed then.
-        Before, it has no result."""
+        """The flight that those get who ask once the spider closes. It has landed by
+        then; before, it has no result."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
         """Whether slow flights are put off if others need their place, since there are
@@ -179,8 +179,8 @@ class Flights:
 
     @property
     def is_telling(self) -> bool:
-        """Whether listeners are being told of an answer. After the time that a fetch
-        may take, a listener doesn't count any more: it may never return."""
+        """Whether listeners are being told of an answer. A listener that takes longer
+        than a fetch may doesn't count any more, since it may never return."""
         earliest = self.clock() - self.limits.fetch
         for flight in self._telling:
             if flight.answered_at > earliest:
@@ -260,8 +260,8 @@ class Flights:
         while step is not None:
             done.add(step)
             self._act(queue, step, self.clock())
-            # Anew each time: what one step has changed (a fetch has begun, say) may
-            # make another needless.
+            # The next step is looked up anew each time, since what one step has changed
+            # (a fetch has begun, say) may make another needless.
             step = self._due_step(queue, done)
         self.settle(queue)
 
@@ -284,10 +284,10 @@ class Flights:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
         elif step is Step.APPLY and queue.being_told:
-            # Those who wait don't wait any longer for listeners.
-            latest = now + ROUNDING - self.limits.grace
+            # Listeners have taken too long, so those who wait go on without them.
+            answered_before = now + ROUNDING - self.limits.grace
             for flight in list(queue.being_told):
-                if flight.answered_at <= latest:
+                if flight.answered_at <= answered_before:
                     self._landed(queue, flight)
         elif step is Step.APPLY:
             self._apply(queue)
@@ -328,8 +328,8 @@ class Flights:
         queue.begin(flight, now)
         line = self._again if again else self._first
         line[flight] = None
-        # It doesn't take off now: the caller may be a handler, which must return before
-        # it is called back.
+        # It doesn't take off now, since the caller may be a handler, which must return
+        # before it is called back.
         if self._take_off_soon is None:
             self._take_off_soon = call_later(0, self._take_off)
         self.settle(queue)
@@ -362,11 +362,12 @@ class Flights:
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
         fetch that is broken off doesn't count as an attempt. It is made again when no
-        first attempt waits, and may take twice as long: so a silent origin keeps its
-        place at last until it has failed."""
+        first attempt waits, and may then take twice as long. So, in the end, a silent
+        origin keeps its place until its fetch has failed."""
         free_places = self._max_running - self._running
         without_place = max(0, len(self._first) - free_places)
-        # The other slow ones were cancelled, and have not ended so far.
+        # Some slow flights were cancelled already, and have not ended yet. These are
+        # left out.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
         for flight in slow[:without_place]:
             later = flight.later()
@@ -389,7 +390,7 @@ class Flights:
 
     def _free_place(self, flight: Flight) -> None:
         """Let another flight have the place of *flight*, whose fetch has ended, unless
-        one has it already."""
+        its place is free already."""
         if not flight.has_place:
             return
         flight.has_place = False
@@ -399,8 +400,8 @@ class Flights:
         self._slow.pop(flight, None)
         is_place_needed = self._first or self._again
         if is_place_needed and self._take_off_soon is None:
-            # The next one doesn't take off now: without asyncio, hundreds may end at
-            # once, each within the call that ends the one before.
+            # The next one doesn't take off now, since without asyncio hundreds might
+            # end at once, each within the call that ends the one before.
             self._take_off_soon = call_later(0, self._take_off)
 
     async def _fly(self, flight: Flight) -> None:
@@ -413,8 +414,8 @@ class Flights:
             await self._failed(flight, error)
             self._free_place(flight)
             return
-        # The place is free before listeners are told: one may wait for another fetch,
-        # even of this origin.
+        # The place is free before listeners are told, since one may wait for another
+        # fetch, even of this origin.
         self._free_place(flight)
         now = self.clock()
         queue = self.queue_of(flight.origin)
@@ -444,10 +445,11 @@ class Flights:
     ) -> None:
         """Tell that there is no answer, and will be none."""
         if flight.is_put_off:
-            # Those who wait for it wait for the flight that is queued in its place.
+            # Those who waited for it now wait for the flight that is queued in its
+            # place.
             return
         if flight.is_abandoned:
-            # Only listeners are told: nobody waits for it.
+            # Only listeners are told, since nobody waits for it.
             self._notify_of_failure(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
@@ -473,8 +475,8 @@ class Flights:
                 listener.failed(flight.origin, error)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
-        """Let those go on who wait for *flight*: all listeners have been told, or one
-        takes too long."""
+        """Let those go on who wait for *flight*, since all listeners have been told, or
+        one takes too long."""
         if flight not in queue.being_told:
             return  # they went on before, when a listener took too long
         queue.being_told.remove(flight)
@@ -500,7 +502,7 @@ class Flights:
                 tell(queue.remove_callers(), state)
 
     def _give_up(self, queue: Queue, error: Exception) -> None:
-        """Let all fail who wait: there will be no answer."""
+        """Let all fail who wait, since there will be no answer."""
         callers = queue.remove_callers()
         with self._isolated("holding of requests"):
             self._room.failed(queue, error)
@@ -549,7 +551,7 @@ class Flights:
 
 def _as_bug(error: BaseException) -> Exception:
     """Return what to tell those who wait of an unexpected *error*. It is no
-    cancellation: they must not think that they were cancelled."""
+    cancellation, since they must not think that they were cancelled."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
         name = type(error).__name__
         return RuntimeError(f"the fetch was cancelled ({name})")

@@ -87,7 +87,7 @@ class Origins:
         usual_url = USUAL_URL.match(request.url)
         if usual_url is None or chain is not self.agents.usual:
             return state
-        # Where rules alone decide, the middleware's fast path may.
+        # Where rules alone decide, the middleware's fast path may apply them.
         status = state.status
         if not isinstance(status, Fresh) or status.setting:
             return state
@@ -113,7 +113,8 @@ class Origins:
             return state or origin, path_in(request)
         prefix = usual_url[1] + "/"
         path = usual_url[2]
-        # By prefix first: to make an Origin of a URL takes longer than all of this.
+        # The prefix is looked up first, since to make an Origin of a URL takes longer
+        # than all of this.
         state = self.table.by_prefix.get(prefix)
         now = self._clock()
         if state is not None and now < state.status.until:

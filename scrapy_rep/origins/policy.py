@@ -57,7 +57,7 @@ class Drop(NamedTuple):
     def after(cls, error: Exception) -> Drop:
         """Return the reason if a fetch raised *error*: a misconfiguration, or a bug."""
         reason = text_of(error)
-        # Not *error* itself, whose frames would keep requests in memory.
+        # The cause is not *error* itself, whose frames would keep requests in memory.
         return cls(reason, cause=failure_in(reason))
 
 
@@ -93,7 +93,7 @@ WAIT = Advice(Action.WAIT)
 
 class Policy:
     """The one place that decides what to do with a request, except when a held
-    request's time is over, or there is no room to hold those that waited: then
+    request's time is over, or there is no room to hold those that waited. Then
     holding/holding.py decides. Pure: no I/O, no clock."""
 
     def __init__(self, settings: RepSettings) -> None:

@@ -72,15 +72,15 @@ it counts."""
 
 SLOW_SECONDS = 2.0
 """Seconds in flight after which a fetch no longer counts among those that may run at a
-time: it is probably to a silent origin, and must not block the rest."""
+time. It is probably to a silent origin, and must not block the rest."""
 
 LANDING_SECONDS = 1.0
 """Seconds that a fetch may take to fail once its time is over, or that an answer may
 take to be handled."""
 
 ROUNDING = 0.001
-"""Seconds by which a step may be done early: sums of times may differ in their last
-digits."""
+"""Seconds by which a step may be done early, since sums of times may differ in their
+last digits."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Flight:
     owner: Owner | None = None
     """None for a flight that nobody waits for (in tests)."""
     again: bool = False
-    """Whether it is a retry: requests are held for the origin already. Retries give way
+    """Whether it is a retry. Requests are held for the origin already. Retries give way
     to first fetches."""
     began_at: float = 0.0
     """When it was needed first."""
@@ -175,7 +175,7 @@ class Flight:
     is_abandoned: bool = False
     """We cancelled it."""
     is_put_off: bool = False
-    """We cancelled it for others that needed its place: another flight to this origin
+    """We cancelled it for others that needed its place. Another flight to this origin
     is queued instead."""
     running: Deferred[Any] | None = None
     """Its task; None while it is queued."""
@@ -217,14 +217,14 @@ class Flight:
             patience=2 * self.patience,
         )
 
-    def left_of(self, seconds: float) -> float:
+    def remaining(self, seconds: float) -> float:
         """Return how many of the *seconds* since the flight began are left."""
         now = self.owner.clock() if self.owner is not None else 0.0
         return self.began_at + seconds - now
 
     def queued(self, is_queued: bool) -> None:
         """Note that it has entered a queue of the downloader or behind another process,
-        or has left it: that time doesn't count against those who wait."""
+        or has left it. That time doesn't count against those who wait."""
         if self.owner is None:
             return
         queue = self.owner.queues.get(self.origin)
@@ -365,9 +365,9 @@ class Queue:
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     oldest_bound: float = math.inf
-    """A time of its clock before which no request came that waits or is held. At this
-    time or later the first of those came: to keep it exact would cost each request that
-    leaves a search; :meth:`find_oldest` makes it exact."""
+    """A time of its clock: none of the requests that wait or are held came earlier. The
+    first of them may have come later. To keep this exact would take a search for each
+    request that leaves; :meth:`find_oldest` makes it exact."""
     stopped_at: float | None = None
     """When its clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
@@ -378,8 +378,8 @@ class Queue:
     # Its fetch
 
     def begin(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch*, which stands in our queue (flights.py) so far: that time
-        doesn't count."""
+        """Wait for *fetch*, which stands in our queue (flights.py) so far. The time
+        there doesn't count."""
         self.fetch = fetch
         self.run_clock(now, runs=False)
 
@@ -398,8 +398,8 @@ class Queue:
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more: it has ended. Another one may have taken its place
-        before."""
+        """Wait for *fetch* no more, since it has ended. Another one may have taken its
+        place before."""
         if self.fetch is fetch:
             self.fetch = None
             self.run_clock(now, runs=True)
@@ -423,7 +423,7 @@ class Queue:
         return now - stopped_for
 
     def run_clock(self, now: float, *, runs: bool) -> None:
-        """From now on, let time count, or not."""
+        """Let time count from now on if the clock *runs*; otherwise stop it."""
         if self.stopped_at is not None:
             self._stopped_for += now - self.stopped_at
         self.stopped_at = None if runs else now
@@ -469,7 +469,7 @@ class Queue:
         self.report()
 
     def forget_past(self) -> None:
-        """Forget what was about requests from the scheduler: none is left."""
+        """Forget what was about requests from the scheduler, of which none is left."""
         self.fails = False
         self.was_overtaken = False
         self.is_answered = False
@@ -497,8 +497,8 @@ class Queue:
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
         """Hold the first *count* of those that wait. *keep* returns each as it is to be
-        held (with its row on disk, say). Return them as they were. For those that still
-        wait there is no room."""
+        held (with its row on disk, say). Return them as they were. There is no room for
+        those that still wait."""
         moving = self.waiting[:count]
         self.waiting = self.waiting[count:]
         self.without_room = len(self.waiting)
@@ -516,8 +516,8 @@ class Queue:
         return dismissed
 
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
-        """Let those leave that came until *before*, a time of this queue's clock: to
-        fail, if there is a reason *why*, otherwise because they are released."""
+        """Let those leave that came until *before*, a time of this queue's clock. If
+        there is a reason *why*, they are to fail; otherwise they are released."""
         are_to_fail = why is not None
         if self.fails != are_to_fail:
             # Those that are about to leave would do so for the other reason.
@@ -682,12 +682,14 @@ def steps(
         if len(queue.waiting) > queue.without_room:
             due[Step.HOLD] = fetch.began_at + limits.grace
         if queue.stopped_at is None:
-            seconds = queue.oldest_bound + limits.max_wait - queue.clock(now)
+            # When the first request's time may be over, by the queue's clock.
+            over_at = queue.oldest_bound + limits.max_wait
+            seconds_left = over_at - queue.clock(now)
             # Those who wait for a fetch are given up only after its timeout. If it
             # fails in time, they fail with its reason, and not for want of an answer.
             since = fetch.sent_at or fetch.took_off_at or fetch.began_at
             fails_at = since + limits.fetch + LANDING_SECONDS
-            due[Step.TIME_IS_OVER] = max(now + seconds, fails_at)
+            due[Step.TIME_IS_OVER] = max(now + seconds_left, fails_at)
 
     if queue.being_told:
         # The answer is known, and listeners are being told. One of them (a handler of
@@ -700,9 +702,9 @@ def steps(
 def _between_fetches(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return the steps of an origin for which somebody waits, without a fetch that is
-    queued, in flight or being told. *status*: what is known of it decides whether those
-    who wait may go on."""
+    """Return the steps of an origin for which somebody waits, without a fetch in
+    progress, and no answer of which listeners are being told. *status*: what is known
+    of the origin decides whether those who wait may go on."""
     due: dict[Step, float] = {}
     if isinstance(status, Unknown | Expired):
         due[Step.ASK] = now
@@ -713,6 +715,8 @@ def _between_fetches(
         if queue.waiting:  # a failure came, so they are held now
             due[Step.APPLY] = now
         if queue.waiting or queue.held:
-            seconds = queue.oldest_bound + limits.max_wait - queue.clock(now)
-            due[Step.TIME_IS_OVER] = now + seconds
+            # When the first request's time may be over, by the queue's clock.
+            over_at = queue.oldest_bound + limits.max_wait
+            seconds_left = over_at - queue.clock(now)
+            due[Step.TIME_IS_OVER] = now + seconds_left
     return due

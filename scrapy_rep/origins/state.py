@@ -27,9 +27,9 @@ _MAX_PARSED = 2000
 compared to a page."""
 
 _LEAVING_SHARE = 50
-"""The share (a fiftieth) of the origins, or of their bytes, that leaves at a time: to
-find the least recently used takes a while, and to keep them in order would cost every
-request."""
+"""The share (a fiftieth) of the origins, or of their bytes, that leaves at a time. More
+than one leaves, since to find the least recently used takes a while, and to keep them
+in order would cost every request."""
 
 _MAX_PREFIXES = 4
 """How many URL prefixes of one origin the fast path knows. An origin has several:
@@ -236,7 +236,7 @@ class OriginTable:
         return [*self._parsed.values(), *self._pinned.values()]
 
     def pin(self, origin: Origin) -> None:
-        """Keep *origin* until :meth:`unpin`: requests wait for it."""
+        """Keep *origin* until :meth:`unpin`, since requests wait for it."""
         state = self.get(origin)
         if state is not None:
             self._parsed.pop(state.origin, None)
@@ -257,8 +257,8 @@ class OriginTable:
         """Move a parsed origin to the packed ones."""
         del self._parsed[state.origin]
         self._parsed_bytes -= state.size
-        # Who still has a reference must not decide by the state any more: it gets no
-        # more updates.
+        # The state gets no more updates, so whoever still has a reference must not
+        # decide by it any more.
         state.become(expired(state.status))
         for listener in self._listeners:
             listener(state)

@@ -105,6 +105,7 @@ def _embedded_addresses(address: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses that *address* contains."""
     number = int(address)
     if address in _TEREDO:
+        # The server's is in bits 64 to 95; the client's is in the lowest 32, inverted.
         return [_lowest_32_bits(number >> 64), _lowest_32_bits(~number)]
     return [
         _lowest_32_bits(number >> bits)
@@ -159,7 +160,7 @@ class Targets:
         if crawler.settings.getbool("HTTPPROXY_ENABLED"):
             self._proxies = getproxies()
         self._watched = BoundedSet()
-        """Hosts that public hosts named: no private address of theirs may be connected
+        """Hosts that public hosts named. No private address of these may be connected
         to."""
         self._public = BoundedSet()
         """Hosts that have resolved to a public address."""
@@ -187,10 +188,10 @@ class Targets:
         _update_resolvers()
 
     async def refuses(self, target: Origin, source: Origin) -> bool:
-        """Return whether to request nothing from *target*, which the origin *source*
-        has named: *target* is private, and *source* isn't. A *target* that can't be
-        resolved now is not refused. From now on, connections to a *target* that isn't
-        refused are watched."""
+        """Return whether *target*, which the origin *source* has named, is refused, so
+        that nothing is requested from it: *target* is private, and *source* isn't. A
+        *target* that can't be resolved now is not refused. From now on, connections to
+        a *target* that isn't refused are watched."""
         if self._all_allowed:
             return False
         self.watch()
@@ -257,8 +258,8 @@ class Targets:
 
     def check_address(self, host: str, address: str) -> bool:
         """Record that *host* has resolved to *address*. Return whether to connect to
-        it: not if a public host has named *host*, and *address* is private, which is
-        logged. Is called whenever a name is resolved."""
+        it. If a public host has named *host*, and *address* is private, return False,
+        and log that. This is called whenever a name is resolved."""
         if host == address:
             return True
         name = host.rstrip(".")
@@ -437,4 +438,4 @@ async def _look_up_with_reactor(host: str) -> Sequence[str]:
 
 
 def _ignore(resolution: IHostResolution) -> None:
-    """Do nothing: it doesn't matter when a resolution begins."""
+    """Do nothing, since it doesn't matter when a resolution begins."""

@@ -23,8 +23,8 @@ class Turns:
     request before it has come back, and only if another one waits. So a process that
     dies leaves at most one moment unused for each slot.
 
-    Slots are paced (:class:`.access.PacedSlot`): they send a request only when they are
-    told to."""
+    Slots are paced (:class:`.access.PacedSlot`), so they send a request only when they
+    are told to."""
 
     def __init__(
         self,

@@ -136,7 +136,7 @@ def usage_of(
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
-    # What is said about text and data mining: metas take precedence over headers,
+    # What is said about text and data mining. Metas take precedence over headers,
     # headers over tdmrep.json. |= only adds what is missing.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))
@@ -223,7 +223,7 @@ class UsageLookup:
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
         # Fetches of tdmrep.json files (called flights, see origins/flights.py). Without
-        # REP_TDMREP there are none: fetch() returns before it asks for one.
+        # REP_TDMREP there are none, since fetch() returns before it asks for one.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -327,7 +327,7 @@ class UsageLookup:
             slot = self._engine.extra_slot()
         try:
             with slot:
-                await flight.wait(flight.left_of(self._settings.download_timeout))
+                await flight.wait(flight.remaining(self._settings.download_timeout))
         except CancelledError:
             raise
         except Exception:  # noqa: BLE001, S110 (too late, the crawl is ending, or a bug, which is logged)
@@ -336,7 +336,7 @@ class UsageLookup:
             self._waiting -= 1
 
     async def end(self) -> None:
-        """Cancel all fetches: the spider closes."""
+        """Cancel all fetches, since the spider closes."""
         self._flights.end()
 
 

@@ -35,7 +35,7 @@ from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
-# Meta keys of our own requests, for robots.txt and sitemaps: how these may be used is
+# Meta keys of our own requests, for robots.txt and sitemaps. How these may be used is
 # no question.
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
@@ -121,8 +121,8 @@ class UsageMiddleware:
         # What to do about each purpose (REP_USAGE): one of ACTIONS.
         self._actions = dict(settings.usage or {})
         self._dry_run = settings.dry_run
-        # Logs bugs of ours in a block of code, and goes on after it: they must not fail
-        # a page.
+        # Logs bugs of ours in a block of code, and goes on after it, since they must
+        # not fail a page.
         self._isolated = Isolation(crawler)
         self._limiter = Limiter(logger, "origins that disallow a use")
         # The crawl's main middleware, which knows the origins. None before the spider
@@ -196,16 +196,16 @@ class UsageMiddleware:
         """Whether *request* is for a robots.txt or a sitemap, not for a page."""
         return not _OUR_KEYS.isdisjoint(request.meta)
 
-    def _record(self, rep: RepMiddleware, request: Request, usage: Usage) -> None:
+    def _record(self, rep: RepMiddleware, request: Request, page_usage: Usage) -> None:
         """Count a page, and put on record how it may be used."""
         inc_value = rep.context.stats.inc_value
         inc_value("rep/usage/pages")
-        for purpose, verdict in usage.verdicts.items():
+        for purpose, verdict in page_usage.verdicts.items():
             if verdict is not None:
                 inc_value(f"rep/usage/{verdict}/{purpose}")
         reasons = []
         for purpose in self._actions:
-            statement = usage.decisive(purpose)
+            statement = page_usage.decisive(purpose)
             if statement is not None:
                 reasons.append(f"{purpose}: {statement}")
         rep.decisions.record(
@@ -214,26 +214,26 @@ class UsageMiddleware:
             "usage",
             dry_run=False,
             reason="; ".join(reasons) or None,
-            usage=usage.as_dict(),
+            usage=page_usage.as_dict(),
         )
 
-    def _refused(self, usage: Usage, *actions: str) -> Refused | None:
-        """Return the first purpose with one of *actions* in ``REP_USAGE`` that *usage*
-        disallows."""
+    def _refused(self, page_usage: Usage, *actions: str) -> Refused | None:
+        """Return the first purpose with one of *actions* in ``REP_USAGE`` that
+        *page_usage* disallows."""
         for purpose, action in self._actions.items():
             if action not in actions:
                 continue
-            statement = usage.decisive(purpose)
+            statement = page_usage.decisive(purpose)
             if statement is not None and statement.says[purpose] == NO:
                 return Refused(purpose, statement)
         return None
 
-    def drop_item_if_refused(self, request: Request, usage: Usage) -> bool:
-        """If *usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
-        record and log that an item is dropped. Return whether to drop it: in a dry run,
+    def drop_item_if_refused(self, request: Request, page_usage: Usage) -> bool:
+        """If *page_usage* refuses a purpose for which ``REP_USAGE`` drops items, count,
+        record and log that an item is dropped. Return whether to drop it. In a dry run,
         it is kept."""
         rep = self._rep
-        refused = self._refused(usage, DROP_ITEMS, DROP_REQUESTS)
+        refused = self._refused(page_usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
             return False
         rep.context.stats.inc_value("rep/usage/items")
@@ -274,10 +274,10 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
-        # The field of items that gets how they may be used; None: no field does.
+        # The field of items that gets how they may be used; None if no field does.
         self._field = settings.usage_field
-        # Logs bugs of ours in a block of code, and goes on after it: they must not lose
-        # an item.
+        # Logs bugs of ours in a block of code, and goes on after it, since they must
+        # not lose an item.
         self._isolated = Isolation(crawler)
         # Whether a warning about items that can't take the field was logged.
         self._warned = False

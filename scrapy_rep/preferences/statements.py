@@ -63,8 +63,8 @@ NO = "n"
 """The answer of a statement that refuses a purpose."""
 
 MAX_STATEMENT_TEXT = 1_000
-"""So many characters of a statement are kept for the record: a line may be as long as
-its file."""
+"""So many characters of a statement are kept for the record, since a line may be as
+long as its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ LABELS = {
 """The purpose for each category of the vocabulary that ``Content-Usage`` uses."""
 
 MAX_PREFERENCES_LENGTH = 500
-"""Longer values of ``Content-Usage`` say nothing: one of this length takes half a
+"""Longer values of ``Content-Usage`` say nothing. One of this length takes half a
 millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
@@ -256,7 +256,7 @@ read a page, answer, and store nothing is ``immediate``: the ``ai-input`` of a p
 index it, with excerpts and links, is ``reference``. To reproduce it, as a model that
 was trained on it may, is ``full``."""
 
-# At most this many signals of one line are read: there are four, so a longer list is an
+# At most this many signals of one line are read. There are four, so a longer list is an
 # attack.
 _MAX_SIGNALS = 100
 
@@ -278,7 +278,7 @@ def read_signals(text: str) -> list[Signal]:
     text_with_commas = text.lower().replace(";", ",")
     # The last part has what lies beyond the limit.
     parts = text_with_commas.split(",", _MAX_SIGNALS)
-    found = []
+    signals_in_text = []
     for part in parts[:_MAX_SIGNALS]:
         if not part.strip():
             continue
@@ -286,8 +286,8 @@ def read_signals(text: str) -> list[Signal]:
         has_blanks = False
         if equals:
             has_blanks = name[-1:].isspace() or value[:1].isspace()
-        found.append(Signal(name.strip(), value.strip(), has_blanks))
-    return found
+        signals_in_text.append(Signal(name.strip(), value.strip(), has_blanks))
+    return signals_in_text
 
 
 def signals(text: str) -> dict[str, str]:
@@ -353,8 +353,8 @@ AI_RULES = {
     "noimageai": (IMAGES,),
     "noml": (TRAINING, IMAGES),
 }
-"""Page-level rules about AI, and the purposes that each refuses: noai and noml speak
-for the images, too."""
+"""Page-level rules about AI, and the purposes that each refuses. (``noai`` and ``noml``
+speak for the images, too.)"""
 
 
 def page_statements(rules: PageRules) -> list[Statement]:
@@ -378,7 +378,7 @@ def token_statement(
     ``CCBot``; None for nothing.
 
     A line that forbids the page says no. A line that allows it says yes only if its
-    group names the token: permission for all crawlers says nothing about use.
+    group names the token, since permission for all crawlers says nothing about use.
     """
     rule = decision.rule
     if rule is None or (decision.allowed and decision.agent == GLOBAL):
@@ -392,7 +392,7 @@ def token_statement(
 # Licenses
 
 MAX_LICENSES = 100
-"""At most this many licenses of one page, or of one robots.txt, are reported: more can
+"""At most this many licenses of one page, or of one robots.txt, are reported. More can
 only be an attack."""
 
 # So many bytes of Link headers are searched for licenses.
@@ -419,8 +419,8 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 
 # Lines of robots.txt
 
-# At most this many lines about use of one file are read, whichever agents they are for:
-# a slow machine reads them in 50 ms.
+# At most this many lines about use of one file are read, whichever agents they are for.
+# A slow machine reads them in 50 ms.
 _MAX_LINES_READ = 5_000
 
 # A line about use: its field and its value.
@@ -601,9 +601,9 @@ doesn't."""
 POLICY = "tdm-policy"
 """The name of headers, metas and members with the URL of a policy."""
 
-# At most this many locations of one file count: more can only be an attack.
+# At most this many locations of one file count. More can only be an attack.
 _MAX_LOCATIONS = 1_000
-# At most this many headers or metas of a page count: more can only be an attack.
+# At most this many headers or metas of a page count. More can only be an attack.
 _MAX_TDM_VALUES = 100
 
 
@@ -669,8 +669,8 @@ def reservation_in(
         if reservation.is_reserved:
             return reservation
         first_valid |= reservation
-    # If there is no reservation, the policy is returned alone: a less specific source
-    # may have the reservation.
+    # If there is no reservation, the policy is returned alone, since a less specific
+    # source may have the reservation.
     return first_valid | _reservation(place, None, "", None, policy)
 
 
@@ -704,8 +704,8 @@ class TdmFile:
             entry.get(RESERVATION),
             entry.get(POLICY),
         )
-        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py:
-        # only its path is used.
+        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py.
+        # Only the path of the rule is used.
         number = ALLOW - 1
         self._rules.append((Rules([location], [number]), reservation))
 

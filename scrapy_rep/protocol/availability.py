@@ -5,7 +5,7 @@ origins/choices.py.
 An error page whose title or heading says that a file was not found means the same as a
 404. This text must *be* such a phrase, and may have only the site's name and
 punctuation beside it. "Host not found" and "Class App not found" are outages, and must
-not become permission: so phrases are compared whole.
+not become permission, so phrases are compared whole.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _NOISE = (
     "申し訳ございません 오류 에러 죄송합니다 hata kodu uzgunuz www"
 )
 
-# Words, and stems of words, that aren't part of a site's name: beside "Not found", they
+# Words, and stems of words, that aren't part of a site's name. Beside "Not found", they
 # say that something other than a page was not found.
 _OUTAGE = (
     "exception error fatal warning server host service backend upstream gateway proxy database "
@@ -100,7 +100,7 @@ _OUTAGE = (
 
 
 def _plain(text: str) -> str:
-    """Return *text* in lower case, without accents, and normalized: so that it is the
+    """Return *text* in lower case, without accents, and normalized, so that it is the
     same however it was written."""
     text = normalize("NFKD", unescape(text))
     text = text.casefold().translate(_LETTERS)
@@ -111,8 +111,8 @@ def _plain(text: str) -> str:
 
 
 def _squashed(text: str) -> str:
-    """Return only the words and numbers of *text*, without blanks: Chinese has none
-    between words."""
+    """Return only the words and numbers of *text*, without blanks, since Chinese has
+    none between words."""
     return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
@@ -265,7 +265,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     followed.
 
     A 304 says nothing to somebody who has no copy. A status outside 100 to 599 counts
-    as 5xx: sites that send 999 don't want to answer.
+    as 5xx, since sites that send 999 don't want to answer.
 
     :param soft_404: whether a 5xx whose *body* says "not found" counts as a 404; False
         if the answer has a ``Retry-After``, by which the origin itself says that the

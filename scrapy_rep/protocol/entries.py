@@ -95,8 +95,8 @@ _NOT_ALLOWED = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\u
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
 )
-# How the names of the codecs begin that are safe, and in which ASCII characters are as
-# in ASCII: otherwise the declaration could not have been read.
+# The beginnings of the names of safe codecs in which ASCII characters are as in ASCII.
+# (In any other codec, the declaration could not have been read.)
 _ENCODINGS = ("big5", "cp", "euc_", "gb", "iso8859", "koi8", "mac", "shift_jis")
 
 
@@ -160,7 +160,7 @@ class XmlFeed:
     root: str | None = None
     """The name of the root element, without its prefix; None until it was seen."""
     kind: Kind | None = None
-    """None until the root element was seen, and if that is no sitemap's."""
+    """None until the root element was seen. It stays None if that is no sitemap's."""
     problem: str | None = None
     """The first error by which something was or may be lost; None if there is none."""
     over = False
@@ -294,8 +294,8 @@ class XmlFeed:
             if end < 0 and end_may_follow:
                 self._position = mark.start()  # to read it again with the next piece
                 return False
-            # Once an instruction has no end, that of later ones isn't searched for: a
-            # million of such searches would take long.
+            # Once an instruction has no end, the ends of later ones aren't searched
+            # for, since a million such searches would take long.
             self._instructions_have_ends = end >= 0
         if end >= 0:
             self._position = end + len("?>")
@@ -309,16 +309,16 @@ class XmlFeed:
         return True
 
     def _replace_in_entry(self, mark: re.Match[str], replacement: str) -> None:
-        """In the text of the open entry, put *replacement* for what begins with *mark*
-        and ends where searching goes on."""
+        """Replace the part of the open entry from the start of *mark* to the current
+        position by *replacement*."""
         before = self._text[self._entry_position : mark.start()]
         self._entry_parts += [before, replacement]
         self._entry_position = self._position
 
     def _forget_read_text(self) -> None:
         """Forget all text but that of the open entry, and what may be the beginning of
-        a tag. An entry that has become too long ends here; a tag that has is passed
-        over."""
+        a tag. An entry that has become too long ends here; a tag that has become too
+        long is skipped."""
         kept_from = self._entry_position if self._open_entry else self._position
         # Comments may cut an entry into millions of parts.
         gathered = "".join(self._entry_parts)
@@ -475,7 +475,7 @@ class XmlFeed:
                 text_within = content or ""
                 self._add_child(entry, local, attributes, text_within, is_core=is_core)
             elif is_core and local == "loc":
-                # It counts if the end tag of the element around it is missing.
+                # This URL counts if the end tag of the element around it is missing.
                 url_within = url_within or self._resolved(content or "") or ""
             else:
                 extension = open_element.rpartition(":")[2]
@@ -603,9 +603,9 @@ class XmlFeed:
 
     def _resolved(self, text: str, *, is_url: bool = False) -> str | None:
         """Return *text* stripped, with its references resolved; None if it isn't XML.
-        An "&" that begins no reference stands for itself: the most common error in
-        sitemaps. *is_url*: whether damage is noted as a problem of the file. In other
-        texts than URLs it isn't."""
+        An "&" that begins no reference stands for itself, since this is the most common
+        error in sitemaps. *is_url*: whether damage is noted as a problem of the file.
+        In other texts than URLs it isn't."""
         try:
             return _plain_text_of(text)
         except _DamageError as error:

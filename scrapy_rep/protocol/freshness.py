@@ -161,7 +161,8 @@ def _parse(text: str) -> _DateRead:
         midnight = datetime(year, month, day, tzinfo=timezone.utc)
         return _DateRead(midnight, has_time=False)
     except (ValueError, OverflowError):
-        # Not a date, or an impossible one: 31 February, or before the year 1.
+        # The text is no date, or an impossible one, such as 31 February, or one before
+        # the year 1.
         return _DateRead(None, has_time=False)
 
 
@@ -304,13 +305,15 @@ April 2026."""
 
 SHARES = 4
 """The pause between two attempts counts for at most a quarter of the limit, see
-:func:`unreachable_seconds`: of 30 days 7.5, which is more than a weekly crawl's pause.
-So it takes five attempts to reach the limit, and setting the clock isn't enough."""
+:func:`unreachable_seconds`. If the limit is 30 days, these are 7.5, more than the pause
+of a weekly crawl. So it takes five attempts to reach the limit, and setting the clock
+isn't enough."""
 
-# Larger numbers in headers count as this one: Python's floats would become infinite.
+# Larger numbers in headers count as this one, since Python's floats would become
+# infinite.
 _MAX_SECONDS = 1e12
 
-# The pause doubles at most so often: 2**64 seconds exceed any maximum.
+# The pause doubles at most so often, since 2**64 seconds exceed any maximum.
 _MAX_DOUBLINGS = 64
 
 # A random part of at most a quarter is taken off the pause before the next attempt.

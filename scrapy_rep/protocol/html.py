@@ -33,8 +33,8 @@ _TOKEN = re.compile(
 )
 # Groups: the end of the tag; or an attribute's name, and its value in double quotes, in
 # single quotes, after a quote that isn't closed, or without quotes. The pattern matches
-# everywhere, if need be the empty string: to search on after a failure would not take
-# linear time.
+# everywhere, if need be the empty string, since to search on after a failure would not
+# take linear time.
 _ATTRIBUTE = re.compile(
     rb"[ \t\n\f\r/]*(?:(>)|([^ \t\n\f\r/>][^ \t\n\f\r/>=]*)"
     rb"(?:[ \t\n\f\r]*=[ \t\n\f\r]*(?:\"([^\"]*)\"|'([^']*)'|([\"'])|([^ \t\n\f\r>]*)))?|)"
@@ -104,13 +104,14 @@ _NOT_VOUCHED_FOR = frozenset({"nofollow", "ugc", "sponsored"})
 # Tags that links_of() reads.
 _LINK_TAGS = frozenset({b"a", b"area", b"base"})
 
-# So many bytes of a page are searched for its head: some heads begin with long styles.
+# So many bytes of a page are searched for its head, since some heads begin with long
+# styles.
 _MAX_HEAD = 300_000
 # Tags that sitemaps_of() reads. The body's tag ends the head.
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
 # At most this many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
-# What may be such a link, in lower case: nearly all pages have the word only elsewhere,
+# What may be such a link, in lower case. Nearly all pages have the word only elsewhere,
 # if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
@@ -294,8 +295,7 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
 
 # What start_tags() has to look at depends on the tags that it is to yield. Listed are
 # the beginnings of the names to yield and of those in _MATTERS. Some other names begin
-# in the same way: these are looked at needlessly.
-# For metas:
+# in the same way. These are looked at needlessly. For metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 # For _LINK_TAGS:
 _NOT_PLAIN_NOR_LINK = _but_plain(
@@ -316,7 +316,7 @@ class _OpenForeign:
     def __init__(self) -> None:
         # The innermost one is the last.
         self._names: list[bytes] = []
-        # How many of each name are open: to search thousands takes long.
+        # How many of each name are open. (To search thousands for a name takes long.)
         self._number_of = dict.fromkeys(_FOREIGN, 0)
 
     def __bool__(self) -> bool:

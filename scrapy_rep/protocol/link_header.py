@@ -28,7 +28,7 @@ def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
 
 
 def _relations_in(parameters: str) -> list[str]:
-    """Return the relations, in lower case, that a link's first ``rel`` names: a second
+    """Return the relations, in lower case, that a link's first ``rel`` names. A second
     one doesn't count."""
     for name, quoted, bare in _PARAMETER.findall(parameters):
         if name.lower() == "rel":

@@ -45,7 +45,7 @@ def line_of(number: int) -> int:
 
 
 # If a path has more characters, searching it for each rule's needle takes long. So we
-# first look whether it has all characters of the rule at all.
+# first look whether the path has all characters of the rule at all.
 _LONG_PATH = 300
 
 
@@ -74,7 +74,7 @@ class Wildcards:
         for key, pattern in sorted(rules, reverse=True):
             text = pattern.removesuffix("$")
             start, _, needle = text.partition("*")
-            # The needle is the longest text between stars: a path without it can't
+            # The needle is the longest text between stars. A path without it can't
             # match.
             if "*" in needle:
                 needle = max(needle.split("*"), key=len)
@@ -123,8 +123,8 @@ class Wildcards:
         self, first: int, end: int, path: str, best_key: int, letters: str
     ) -> int:
         """Do what :meth:`best` does, with the rules from row *first* to the one before
-        *end*, which are of one block. *letters*: of a long path, all its characters and
-        "*$": a pattern with any other can't match. Empty for a short path."""
+        *end*, which are of one block. *letters*: all characters of a long path, and
+        "*$"; a pattern with any other character can't match. Empty for a short path."""
         if self._keys[first] < best_key:  # the rows after it have smaller keys still
             return best_key
         needles = self._needles[first:end]
@@ -139,7 +139,7 @@ class Wildcards:
 
 def _matches(path: str, pattern: str) -> bool:
     """Return whether *path* matches a *pattern* with a star. Each literal is taken
-    where it first occurs after the one before: so there is no backtracking, and the
+    where it first occurs after the one before. So there is no backtracking, and the
     time is linear."""
     first, *middle, last = pattern.split("*")
     if not path.startswith(first):
@@ -289,7 +289,7 @@ class Rules:
         self._prefixes = prefixes
         numbers_of_prefixes = map(rules.__getitem__, prefixes)
         self._numbers = array("i", numbers_of_prefixes)
-        # Those of the prefixes that others begin with, longest first.
+        # The prefixes with which other prefixes begin, longest first.
         self._inner: tuple[str, ...] = ()
         if len(prefixes) > 1:
             self._inner = _inner_prefixes(prefixes)
@@ -322,7 +322,8 @@ class Rules:
         """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and
         :func:`comparable` return it."""
         key = self.find(path)
-        # allows(key), without the call: this runs for each request.
+        # This does what allows(key) does, without the call, since it runs for each
+        # request.
         return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
@@ -336,7 +337,7 @@ class Rules:
         if index >= 0:
             prefix = prefixes[index]
             if not path.startswith(prefix):
-                # Then the longest one is a prefix of this prefix, too.
+                # Then the longest prefix of the path is a prefix of this one, too.
                 prefix = ""
                 if self._inner and path.startswith(self._inner):
                     prefix = next(filter(path.startswith, self._inner))
@@ -355,8 +356,9 @@ class Rules:
 
 
 def _escaped(patterns: list[str]) -> list[str]:
-    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each. It
-    would return most of them as they are, so these are spared the call."""
+    """Return *patterns* as :func:`~scrapy_rep.protocol.syntax.escape` returns each.
+    Most patterns would be returned as they are, so that function isn't called for
+    these."""
     return [
         escape(pattern) if "%" in pattern or not pattern.isascii() else pattern
         for pattern in patterns
@@ -372,9 +374,9 @@ def _matches_everything(pattern: str) -> bool:
 
 def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of the sorted *prefixes* are prefixes of others, longest first. In
-    sorted order, such a one is directly followed by one that begins with it."""
+    sorted order, such a prefix is directly followed by one that begins with it."""
     following = prefixes[1:]
-    # Without a loop, since there may be thousands.
+    # This is done without a loop, since there may be thousands.
     begins_with_it = map(str.startswith, following, prefixes)
     inner = list(compress(prefixes, begins_with_it))
     if not inner:

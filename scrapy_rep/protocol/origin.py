@@ -13,7 +13,7 @@ ROBOTS_PATH = "/robots.txt"
 """Always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
-"""The most characters of a host: longer names are invalid, and slow to encode."""
+"""The most characters of a host. Longer names are invalid, and slow to encode."""
 
 MAX_URL = 8_192
 """The most characters of a URL. Servers refuse longer ones, and encoding takes time."""
@@ -105,7 +105,7 @@ def punycode(host: str) -> str:
     if not host.isascii():
         if _is_too_long(host):
             raise ValueError("not a valid host")
-        # The codec that w3lib uses for Request.url, so that both spellings are one
+        # This is the codec that w3lib uses for Request.url, so both spellings are one
         # origin.
         name = host.encode("idna").decode("ascii")
     # Encoding turns a full-width slash into a slash, and makes hosts longer.

@@ -83,7 +83,7 @@ class Outline:
     """The usual name and the value (in latin-1) of each known field, by line number."""
     groups: list[Group] = field(default_factory=list)
     ungrouped: list[RuleLine] = field(default_factory=list)
-    """Rules before the first ``user-agent`` line: ignored."""
+    """Rules before the first ``user-agent`` line, which are ignored."""
 
     @classmethod
     def of(cls, body: bytes) -> Outline:

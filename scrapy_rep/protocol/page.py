@@ -1,6 +1,6 @@
 """Reads page-level rules in headers and metas (REP.md section 10). Each header or meta
-lists rules with commas in between, some of them with a value. All rules add up: none
-cancels a restriction by another.
+lists rules with commas in between, some of them with a value. All rules add up, and
+none cancels a restriction of another.
 
 >>> from scrapy_rep.protocol.page import PageRules
 >>> rules = PageRules.from_headers([b"foobot: noindex, max-snippet:20"], "FooBot")
@@ -81,11 +81,11 @@ _ANY_NAME = "|".join(sorted(_RULE_NAMES))
 _KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
 # Blanks or semicolons instead of commas are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
-# An agent is followed by a rule that is known: anything else with a colon is a rule of
+# An agent is followed by a rule that is known. Anything else with a colon is a rule of
 # somebody else's ("revisit-after: 7 days").
 _AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN_RULE})", re.ASCII)
-# A name that begins so is that of a rule, known or not, and not an agent's, unless the
-# crawler itself has this name.
+# A name that begins so is that of a rule, known or unknown. It is an agent's only if
+# the crawler itself has this name.
 _LIMIT_PREFIX = "max-"
 # The value of a rule, with or without a colon before it.
 _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
@@ -95,8 +95,8 @@ _AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 # So many bytes are read of all header lines together, and as many of all metas.
 _MAX_RULES_BYTES = MAX_VALUE_BYTES
 
-# Each meta counts this many bytes beside those of its content: even an empty one takes
-# time.
+# Each meta counts this many bytes beside those of its content, since even an empty one
+# takes time.
 _META_BYTES = 32
 
 
@@ -290,7 +290,7 @@ def _without_repeats(rules: Iterable[PageRule]) -> tuple[PageRule, ...]:
 
 def _tokens(agents: str | Sequence[str]) -> set[str]:
     """Return *agents* in lower case. A crawler called Foo2 is also called foo, up to
-    its first digit: so no restriction is lost. ``*`` names no crawler."""
+    its first digit, so that no restriction is lost. ``*`` names no crawler."""
     chain = (agents,) if isinstance(agents, str) else tuple(agents)
     without_digits = obeyed(chain, obey_global=False)
     tokens = set(map(str.lower, (*without_digits, *chain)))
@@ -338,8 +338,8 @@ def _is_agent(name: str, tokens: Collection[str]) -> bool:
 
 def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
     """Return the value of the rule with this *name*, which ends at *position*, and
-    where the value ends. None stands for the value of an unknown rule, and for one that
-    is wrong."""
+    where the value ends. None stands for the value of an unknown rule, and for a wrong
+    value."""
     if name == _DATE_RULE:
         return _date(text, position)
     match = _VALUE.match(text, position)

@@ -38,8 +38,8 @@ from scrapy_rep.protocol.syntax import (
 # When a RobotsTxt remembers the answers to this many agents, it forgets them all, since
 # those to ever more agents would fill the memory.
 _MAX_ANSWERS = 100
-# When all that it remembers takes this many bytes, it forgets everything, too: agents
-# may have groups of 500 KB each.
+# When all that a RobotsTxt remembers takes this many bytes, it forgets everything, too,
+# since agents may have groups of 500 KB each.
 _MAX_SIZE = 16_000_000
 
 # Bytes of memory that a sitemap's URL takes beside its text. This and the following
@@ -113,9 +113,9 @@ class RobotsTxt:
         self._latest_origin = ""
         # The tuple is replaced as a whole, so that threads may share a RobotsTxt.
         self._answers: tuple[_Answer, ...] = ()
-        # By the token of a group.
+        # The pace that each group asks for, by the group's token.
         self._paces: dict[str, Pace] | None = None
-        # By the key of a rule (matching.py).
+        # The rules that have decided, by their keys (matching.py).
         self._deciding_rules: dict[int, Rule] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
@@ -124,8 +124,8 @@ class RobotsTxt:
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
         """Keep up to 512,000 bytes of any *body*, and one more, which tells whether the
-        last line is whole. A text is read as UTF-8. The bytes as received are better:
-        nothing of them is lost.
+        last line is whole. A text is read as UTF-8. The bytes as received are better,
+        since nothing of them is lost.
 
         :raises TypeError: if *body* is neither bytes-like nor a text
         """
@@ -350,8 +350,8 @@ class RobotsTxt:
         return normalise(self._body())
 
 
-# Blanks before a field. Possessive from Python 3.11 on: HTML has many indented lines,
-# and going back over the blanks of each would take time.
+# Blanks before a field. Possessive from Python 3.11 on, since HTML has many indented
+# lines, and going back over the blanks of each would take time.
 _INDENT = r"[ \t\v\f]*+" if sys.version_info >= (3, 11) else r"[ \t\v\f]*"
 # A line that may be a user-agent line. Group 1: its token, if it is written as usual.
 # Group 2: if it isn't, all that follows "user". _unusual_token() tells whether that is
@@ -389,8 +389,8 @@ def delay_seconds(value: str) -> float | None:
 
 def rate_seconds(value: str) -> float | None:
     """Return the seconds between two pages of a ``request-rate``; None if it can't be
-    read. Hours in it make no difference: nothing says that more is welcome at other
-    times."""
+    read. Hours in it make no difference, since nothing says that more is welcome at
+    other times."""
     rate = _RATE.fullmatch(value)
     if rate is None:
         return None
@@ -429,7 +429,7 @@ _PACE: dict[str, Callable[[str], float | None]] = {
 
 class Groups:
     """A file, split at its ``user-agent`` lines. What stands between two of them is a
-    *stretch*: a crawler needs only a few of these."""
+    *stretch*. A crawler needs only a few stretches."""
 
     __slots__ = ("_stretches", "tokens")
 

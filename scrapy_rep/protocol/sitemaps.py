@@ -96,7 +96,7 @@ class TextFeed:
         if last:
             text += "\n"
         first, *lines = text.replace("\r", "\n").split("\n")
-        # A line is cut one character beyond the limit: so its URL is longer than
+        # A line is cut one character beyond the limit, so that its URL is longer than
         # MAX_URL (origin.py), and is refused.
         cut_at = _MAX_TEXT_LINE + 1
         room = cut_at - len(self._line)

@@ -62,14 +62,14 @@ def _with_usual_cases(field_by_spelling: dict[str, str]) -> dict[str, str]:
     return fields
 
 
-# The fields by what nearly all lines have before their colon: one look-up spares them
-# the pattern below.
+# The fields by their usual spellings, which nearly all lines have before the colon. One
+# look-up makes the pattern below needless for such lines.
 _FIELD_BY_USUAL_SPELLING = _with_usual_cases(_FIELD_BY_SPELLING)
 _SPELLING = re.compile(
     "|".join(map(re.escape, _FIELD_BY_SPELLING)), re.IGNORECASE | re.ASCII
 )
-# Characters with which a field's name can begin: most lines that are no fields are
-# recognised by their first character.
+# Characters with which a field's name can begin. Most other lines are recognised by
+# their first character.
 _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
 # A field's name has at least this many characters.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
@@ -90,7 +90,8 @@ _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 def as_bytes(text: str) -> bytes:
     """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``)
-    become these, unless there are others: then all become question marks."""
+    become these, unless there are other surrogates; then all of them become question
+    marks."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -177,7 +178,7 @@ def _unusual_field_of(row: str) -> tuple[str, str] | None:
     """Do what :func:`field_of` does for a line that doesn't begin with a usual spelling
     and a colon."""
     row = row.strip(SPACE)
-    # A quick no to most such lines: they are blank, comments or HTML.
+    # Most such lines end here, since they are blank, comments or HTML.
     if len(row) < _SHORTEST_SPELLING or row[0] not in _INITIALS:
         return None
     if not _SPELLING.match(row):
@@ -212,14 +213,14 @@ def _in_upper_case(match: re.Match[str]) -> str:
 
 
 def readable(value: str) -> str:
-    """Return a latin-1 value as its author wrote it: UTF-8, with invalid bytes as
-    ``\\xNN``."""
+    """Return a value that was read as latin-1 in the UTF-8 its author wrote, with
+    invalid bytes as ``\\xNN``."""
     return value.encode("latin-1").decode("utf-8", "backslashreplace")
 
 
 def readable_url(value: str) -> str:
-    """Return a latin-1 URL as its author wrote it: UTF-8. If it isn't UTF-8, bytes
-    above 127 are percent-encoded."""
+    """Return a URL that was read as latin-1 in the UTF-8 its author wrote. If it isn't
+    UTF-8, bytes above 127 are percent-encoded."""
     if value.isascii():
         return value
     try:
@@ -298,8 +299,8 @@ def agent_token(value: str) -> str:
 
 
 def is_name(value: str) -> bool:
-    """Return whether a crawler may go by *value*: a product token, or one with digits,
-    which is read up to its first digit, as in Google's matcher."""
+    """Return whether a crawler may be called *value*: a product token, or one with
+    digits, which is read up to its first digit, as in Google's matcher."""
     return _NAME.fullmatch(value) is not None
 
 
@@ -334,7 +335,7 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if _NAME.fullmatch(token) is not None:
-            # As leading_token() returns it: digits end a token, and may leave nothing.
+            # As leading_token() returns it. Digits end a token, and may leave nothing.
             name = _TOKEN.match(token)[0]  # type: ignore[index]  # it matches anything
             if name:
                 names.append(name)

@@ -164,8 +164,8 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
     return "denied" if 400 <= status < 500 else outcome
 
 
-# Bytes at the start of a body that are searched for signs of HTML, bot walls and rules:
-# searching all 500 KB would hold the event loop.
+# Only this many bytes at the start of a body are searched for signs of HTML, bot walls
+# and rules, since to search all 500 KB would hold the event loop.
 _SEARCHED_BYTES = 20_000
 # Matches a line that has more than a comment.
 _SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
@@ -279,7 +279,7 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
         if _has_wall_words(start) and is_challenge(entry.status, body):
             return "challenge", body
         return "html", body
-    # A large file isn't searched: it has rules, almost surely.
+    # A large file isn't searched, since it almost surely has rules.
     is_large = len(body) > _SEARCHED_BYTES
     return "rules" if is_large or _SAYS_SOMETHING.search(body) else "empty", body
 
@@ -308,8 +308,8 @@ def kind_of(reason: str | None) -> str:
     return name[:_KIND_LENGTH]
 
 
-# Refused URLs that are remembered, the latest of all origins: when a robots.txt
-# changes, its new rules are tried on some of them.
+# At most this many refused URLs are remembered, the latest of all origins. When a
+# robots.txt changes, its new rules are tried on some of them.
 _REMEMBERED_URLS = 1000
 # How many refused URLs of the origin are tried then; and how many verdicts that differ
 # are listed in the line about the change.
@@ -332,7 +332,7 @@ class ChangeWatch:
         self._log = Limiter(logger, "robots.txt files that have changed")
 
     def remember_refusal(self, origin: Origin, url: str) -> None:
-        """Remember a URL that is refused: a change may allow it."""
+        """Remember a URL that is refused, since a change may allow it."""
         self._refused.append((origin, url))
 
     async def find_change(
@@ -444,7 +444,7 @@ def _lines(body: bytes) -> Counter[str]:
 
 
 _DIGITS = re.compile(r"[0-9]+")
-# Numbers in names are filled up to this many digits, with zeros: then text sorts as
+# Numbers in names are filled up to this many digits, with zeros, so that text sorts as
 # numbers do.
 _DIGITS_TO_SORT = 8
 
@@ -473,8 +473,8 @@ def _with_leading_zeros(number: re.Match[str]) -> str:
     return number[0].zfill(_DIGITS_TO_SORT)
 
 
-# How many rules are counted: beyond it, the rule that refused nothing for longest is
-# forgotten.
+# At most this many rules are counted. Beyond that, the rule that refused nothing for
+# longest is forgotten.
 _KEPT_RULES = 1_000
 
 RowT = TypeVar("RowT")
@@ -519,7 +519,7 @@ class Rows(OrderedDict[Any, RowT]):
             self.move_to_end(key)
             return self[key]
         if len(self) >= self._kept:
-            # The first one: nothing was added to it for longest.
+            # This is the first row: the one to which nothing was added for longest.
             _, forgotten = self.popitem(last=False)
             self._on_forget(forgotten)
         self.ever_added += 1

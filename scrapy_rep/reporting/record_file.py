@@ -2,7 +2,7 @@
 report are written, through Scrapy's feed storages: to a path, ``file:``, ``stdout:``,
 ``ftp:``, ``s3:`` or whatever else a project has in ``FEED_STORAGES``.
 
-Lines of the record are written together, once a second: a kill loses that second, but
+Lines of the record are written together, once a second. A kill loses that second, but
 leaves no half-written line. If they can't be written, because the disk is full, say,
 they wait in memory.
 """
@@ -135,8 +135,8 @@ def append(file: io.FileIO, lines: bytearray) -> None:
         written = end_of_last_line
         if incomplete:
             end = file.tell()
-            # A longer file has lines that another process appended since: they are not
-            # ours to cut.
+            # A longer file has lines that another process has appended meanwhile, which
+            # are not ours to cut.
             if os.fstat(file.fileno()).st_size == end:
                 file.truncate(end - incomplete)
         raise
@@ -145,8 +145,8 @@ def append(file: io.FileIO, lines: bytearray) -> None:
 
 
 # Lines are written when the first of them has waited for this many seconds, or when
-# they take this many bytes: writing each by itself would take longer than all else
-# about a decision.
+# they take this many bytes, since writing each by itself would take longer than all
+# else about a decision.
 _WRITE_SECONDS = 1.0
 _WRITE_BYTES = 65536
 # Bytes of lines that wait in memory while they can't be written. Further lines are

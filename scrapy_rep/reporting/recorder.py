@@ -2,7 +2,7 @@
 summary (`summary.py`), and in lines (`record.py`) for the file of the record
 (`record_file.py`) and for the report (`report/`).
 
-Requests that are simply allowed are only counted, in ``OriginState.allowed``: most
+Requests that are simply allowed are only counted, in ``OriginState.allowed``. Most
 requests are, and they must cost nothing.
 """
 
@@ -72,7 +72,8 @@ Refusal: TypeAlias = RobotsDisallowed | RobotsUnreachable
 # Scrapy's own signal for a parsed robots.txt; None before Scrapy 2.18, which doesn't
 # have it.
 _ROBOTS_PARSED = getattr(scrapy_signals, "robots_parsed", None)
-# Different errors of the project's configuration that are logged, once each.
+# At most this many different errors of the project's configuration are logged, each
+# once.
 _MAX_LOGGED_ERRORS = 1000
 # The meta key of start requests, which Scrapy's StartSpiderMiddleware sets.
 _START_KEY = "is_start_request"
@@ -100,8 +101,9 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # The method is kept for refusals, of which there may be millions: Scrapy's
-        # stats collectors take long to look it up.
+        # The method is kept, since each look-up of it on one of Scrapy's stats
+        # collectors is slow (`__getattribute__`), and there may be millions of
+        # refusals.
         self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
@@ -297,8 +299,8 @@ class Recorder(ResolutionListener):
             message += ", so an older copy applies"
         # Interactive commands, such as scrapy shell, make only one attempt.
         if not self._interactive:
-            # It doesn't say "the next attempt is in": when this time is over, there is
-            # an attempt only if requests wait for it.
+            # The message doesn't say "the next attempt is in", since after this time
+            # there is an attempt only if requests wait for it.
             message += "; no attempt is due for %(delay).1f s"
         delay = state.entry.next_attempt_at - self._context.clock()
         values = {
@@ -309,8 +311,9 @@ class Recorder(ResolutionListener):
         self._failure_log.log(message, values, self._context.spider, state.origin)
 
     def failed(self, origin: Origin, error: Exception) -> None:
-        """Record that a fetch ended without an answer: it was cancelled, or the
-        project's configuration prevents it, which is logged once for each *error*."""
+        """Record that a fetch ended without an answer, since it was cancelled, or since
+        the project's configuration prevents it. This is logged once for each
+        *error*."""
         self._counts.note_unanswered(origin)
         details: dict[str, Any] = {"outcome": "none", "stored": False}
         if isinstance(error, FetchAbandoned):
@@ -382,8 +385,8 @@ class Recorder(ResolutionListener):
         direct: bool,
     ) -> None:
         """Report that *request* is about to fail with *error*. *direct*: whether it is
-        a direct download (middleware.py): of these, Scrapy doesn't log that an item
-        goes on without its file."""
+        a direct download (middleware.py). Scrapy doesn't log that an item goes on
+        without the file of such a download."""
         self._count_refusal(request, error)
         try:  # in place of a context, which would take longer
             self._log_drop(request, error, direct=direct)
@@ -480,8 +483,8 @@ class Recorder(ResolutionListener):
         )
 
     def _count_refusal(self, request: Request, error: Refusal) -> None:
-        """Count that *request* fails with *error*. It has to be fast: there may be
-        millions."""
+        """Count that *request* fails with *error*. This has to be fast, since there may
+        be millions of refusals."""
         try:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
@@ -571,8 +574,8 @@ class Recorder(ResolutionListener):
                 await listener.end()
 
     def _note_passing(self, request: Request) -> None:
-        """Note that a start request got through, and listen no more: one is enough to
-        know."""
+        """Note that a start request got through, and listen no more, since one is
+        enough to know."""
         if request.meta.get(_START_KEY):
             self._starts["passed"] = True
             self._passing_listener.listen(False)
@@ -594,8 +597,8 @@ class Recorder(ResolutionListener):
         self._starts["command"] = f"scrapy robots {options} {address}"
 
     def _warn_of_starts(self) -> None:
-        """Tell the user that no start request got through: the spider would seem
-        broken."""
+        """Tell the user that no start request got through. Otherwise the spider would
+        seem broken."""
         refused = "refused"
         outcome = "If the crawl found nothing, that is why; your spider may be fine."
         if self.dry_run:
@@ -626,7 +629,7 @@ def _names(chain: tuple[str, ...]) -> str | None:
 
 class Signals(ResolutionListener):
     """Sends the signals of an answer, if there are handlers. A slow handler must not
-    keep other parts waiting: middleware.py puts this listener after them."""
+    keep other parts waiting, so middleware.py puts this listener after them."""
 
     part = "announcement of robots.txt"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""

@@ -24,7 +24,7 @@ from scrapy_rep.text import counted, duration
 
 logger = get_logger(__name__)
 
-# Before lines that belong to the line above.
+# The indent of lines that belong to the line above.
 _INDENT = "    "
 # Lines are short: Scrapy's log has a date and more before the first of them.
 _WRAPPER = TextWrapper(
@@ -33,11 +33,12 @@ _WRAPPER = TextWrapper(
     break_long_words=False,
     break_on_hyphens=False,
 )
-# Rules in the summary: the report has more of them.
+# At most this many rules are in the summary. The report has more of them.
 _TOP_RULES = 5
 # Characters of a rule in the summary.
 _RULE_LENGTH = 200
-# Origins without an answer that are counted: each takes memory until it answers.
+# At most this many origins without an answer are counted, since each takes memory until
+# it answers.
 _MAX_UNANSWERED = 10_000
 
 
@@ -68,7 +69,7 @@ _REQUESTS = {
 }
 # Figures that the summary has even if they are 0.
 _ALWAYS_SHOWN = ("allowed", "forbidden")
-# Figures of requests that the verdict "allowed" counts as well: figures() subtracts
+# Figures of requests that the verdict "allowed" counts as well, so figures() subtracts
 # them.
 _PARTS_OF_ALLOWED = ("passed", "overruled")
 # Lines of the summary that show stats: the words for each, in the order in which things
@@ -152,7 +153,7 @@ class Counts:
         """How many of the origins that have left memory had each outcome
         (:meth:`count_origin`)."""
         self._counted = BoundedSet()
-        """The origins in ``_outcomes``: one that comes back to memory isn't counted
+        """The origins in ``_outcomes``. One that comes back to memory isn't counted
         again."""
 
     @property
@@ -170,12 +171,12 @@ class Counts:
         name = str(error.origin)
         line = rule.line
         text = str(rule)[:_RULE_LENGTH]
-        group = agent or ""
+        group = agent or ""  # the token of the group that has the rule
         self.rules.refuse(text, group, name, lambda: RuleOrigin(name, line))
 
     def note_answer(self, origin: Origin, outcome: str) -> None:
         """Note the latest answer of *origin*. *outcome*: a key of ``ANSWERS``. Failures
-        need no note: the origin's entry says so."""
+        need no note, since the origin's entry has them (``unreachable_since``)."""
         if outcome == "unreachable":
             return
         # In most crawls, no origin leaves memory before the end, so none is counted.
@@ -261,8 +262,8 @@ def log_summary(counts: Counts, numbers: dict[str, int], context: CrawlContext) 
     wrapped: list[str] = []
     for line in lines:
         wrapped += _WRAPPER.wrap(line)
-    # Each line is an argument of its own: newlines in other people's text are escaped,
-    # and can't forge lines.
+    # Each line is an argument of its own, so that newlines in other people's text are
+    # escaped, and can't forge lines.
     placeholders = "\n".join("%s" for _ in wrapped)
     logger.info(placeholders, *wrapped, extra=context.extra)
 
@@ -359,7 +360,7 @@ def log_beginning(context: CrawlContext, agents: Agents) -> None:
         "allow": "let through",
     }
     storage = settings.cache_storage
-    # It is a path or a class.
+    # The storage is given as a path or as a class.
     path = storage if isinstance(storage, str) else storage.__name__
     name = path.rpartition(".")[2]
     logger.info(
@@ -392,7 +393,7 @@ def log_switched_off(crawler: Crawler) -> None:
     """Log that ``ROBOTSTXT_OBEY`` is off, and which settings have no effect then.
 
     A project's settings are not named where one spider, or the command line, switches
-    it off: who does that means it.
+    it off, since who does that means it.
     """
     extra = {"spider": crawler.spider}
     logger.info("Not obeying robots.txt: ROBOTSTXT_OBEY is False", extra=extra)

@@ -14,7 +14,7 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.protocol.html import sitemaps_of
 from scrapy_rep.protocol.link_header import targets_of
 
-# At most this many links of a page count: more can only be an attack.
+# At most this many links of a page count. More can only be an attack.
 _MAX_SITEMAP_LINKS = 10
 
 

@@ -97,7 +97,7 @@ _SCRAPYS_ENCODINGS = (b"deflate", b"br", b"zstd")
 
 
 class _NeedlessRequest(IgnoreRequest):
-    """A sitemap needs no request, since another one has read it, or will."""
+    """A sitemap needs no request, since another request for it has been made."""
 
 
 class Places:
@@ -109,9 +109,9 @@ class Places:
         self._asked: dict[int, SitemapRow] = {}  # by row
         self._held: set[int] = set()  # rows of those whose requests are held
         self.of_host: Counter[str] = Counter()
-        """How many were requested from each host, held ones included."""
-        # How many of the places are taken by sitemaps to which each origin's robots.txt
-        # led.
+        """How many of these sitemaps each host has, held ones included."""
+        # How many places each origin's sitemaps take, by the origin whose robots.txt
+        # led to them.
         self._of_origin: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -123,16 +123,16 @@ class Places:
         return row in self._asked
 
     @property
-    def left(self) -> int:
+    def free(self) -> int:
         """How many places are free."""
         taken = len(self._asked) - len(self._held)
         return _MAX_REQUESTED - taken
 
     def has_room_for(self, origin: str) -> bool:
         """Whether another sitemap to which *origin* has led may be requested. An origin
-        may have no more places than are left, so that there is always one for another
+        may have no more places than are free, so that there is always one for another
         origin."""
-        return self._of_origin[origin] < self.left
+        return self._of_origin[origin] < self.free
 
     def take(self, sitemap: SitemapRow) -> None:
         """Note that *sitemap* is being requested."""
@@ -142,7 +142,7 @@ class Places:
 
     def give_back(self, row: int) -> SitemapRow | None:
         """Free the place of the sitemap of *row*, which is done. Return the sitemap;
-        None if it is none of these."""
+        None if it isn't here."""
         self.release(row)
         sitemap = self._asked.pop(row, None)
         if sitemap is not None:
@@ -151,7 +151,7 @@ class Places:
         return sitemap
 
     def hold(self, row: int) -> None:
-        """Note that the request of *row* is held: from now on it counts for its host
+        """Note that the request of *row* is held. From now on it counts for its host
         only."""
         if row in self._asked and row not in self._held:
             self._held.add(row)
@@ -182,11 +182,12 @@ class Loader:
         # Sitemaps that were not read although the crawl is done with their requests, by
         # URL, until _report_end() has logged why.
         self._ended_unread: dict[str, SitemapRow] = {}
-        # The exceptions that the errbacks of their requests got, by the sitemap's URL.
+        # The exceptions that the errbacks of these sitemaps' requests got, by the
+        # sitemap's URL.
         self._failures: dict[str, Exception] = {}
         # The trail tells when the crawl is done with a request. Where held requests are
-        # kept on disk, those for sitemaps are kept in memory all the same (in_memory):
-        # the spool has the sitemaps already.
+        # kept on disk, those for sitemaps are kept in memory all the same (in_memory),
+        # since the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
             self._ended,
@@ -205,7 +206,7 @@ class Loader:
         self._has_round_wrapped = False
         # Before this time, in seconds of the monotonic clock, nothing is requested.
         self._paused_until = 0.0
-        # Sitemaps are read in turns: whoever has the lock may read for one slice of
+        # Sitemaps are read in turns. Whoever has the lock may read for one slice of
         # time.
         self._reading = DeferredLock()
         connect = context.crawl.crawler.signals.connect
@@ -222,7 +223,7 @@ class Loader:
         if self._engine.scheduler_is_foreign:
             return self._request_for_all()
         slices = Slices()
-        while self.places.left > 0 and time.monotonic() >= self._paused_until:
+        while self.places.free > 0 and time.monotonic() >= self._paused_until:
             origin = self._next_origin()
             if origin is None or self._is_round_over(origin):
                 if self._tried_in_round > _MANY_ORIGINS:
@@ -259,8 +260,8 @@ class Loader:
         self._tried_in_round += 1
 
     def _is_round_over(self, origin: str) -> bool:
-        """Whether *origin*, whose turn it is, was tried in this round already: then all
-        were."""
+        """Whether *origin*, whose turn it is, was tried in this round already, and so
+        were all others."""
         if self._round_began_with is None or not self._has_round_wrapped:
             return False
         return origin >= self._round_began_with
@@ -273,10 +274,10 @@ class Loader:
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages from sitemaps of *origin* wait that no further ones
-        of its sitemaps are requested: at least as many as may still be added until
-        _PAGES_ENOUGH pages wait. An origin whose pages were all requested never has
-        enough."""
+        """Whether so many pages from sitemaps of *origin* wait that no further sitemaps
+        of it are requested. That is so if they are at least as many as may still be
+        added until _PAGES_ENOUGH pages wait in all. An origin whose pages were all
+        requested never has enough."""
         waiting = self._spool.waiting_of(origin)
         room = _PAGES_ENOUGH - self._spool.waiting
         return waiting > 0 and waiting >= room
@@ -309,8 +310,8 @@ class Loader:
 
     def _request_for_all(self) -> bool:
         """Hand sitemaps to a scheduler that processes share. Another process may read
-        them, so this one doesn't wait for them, and they take no places: time ends the
-        step. Return whether there were any."""
+        them, so this one doesn't wait for them, and they take no places. The step ends
+        when its time is over. Return whether there were any."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -367,7 +368,7 @@ class Loader:
             meta={
                 LED_BY_KEY: sitemap.origin,
                 SITEMAP_KEY: description,
-                # A sitemap may be on any host: allowed_domains is about pages.
+                # A sitemap may be on any host. Allowed_domains is about pages.
                 "allow_offsite": True,
             },
         )
@@ -401,8 +402,8 @@ class Loader:
             self.places.release(row)
 
     def _end_pause(self) -> None:
-        """Look for sitemaps to request soon, even if the loader pauses: there is a
-        place for one."""
+        """Look for sitemaps to request soon, even if the loader pauses, since there is
+        a place for one."""
         self._paused_until = 0.0
         self._spool.wake()
 
@@ -425,7 +426,7 @@ class Loader:
         """Note that the crawl is done with the request for a sitemap. The trail calls
         this.
 
-        If the sitemap still has its place, it was neither read nor has it failed:
+        If the sitemap still has its place, it was neither read nor has it failed. Then
         another component has dropped the request, or the rules did before it was
         queued.
         """
@@ -583,8 +584,8 @@ class Loader:
             return
         is_ignored = isinstance(exception, IgnoreRequest)
         sitemap = None
-        # While the crawl is closing, or the spool fails, nothing is noted: the next run
-        # requests the sitemap again.
+        # While the crawl is closing, or the spool fails, nothing is noted, since the
+        # next run requests the sitemap again.
         if not self._spool.ending:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
@@ -674,8 +675,8 @@ class Loader:
             self._give_back(row)
 
     async def _next_turn(self) -> None:
-        """Let another sitemap be read for a while: a long one must not keep a short one
-        waiting."""
+        """Let another sitemap be read for a while, since a long one must not keep a
+        short one waiting."""
         await pause()
         self._reading.release()
         await maybe_deferred_to_future(self._reading.acquire())

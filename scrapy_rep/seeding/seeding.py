@@ -67,23 +67,24 @@ from scrapy_rep.text import counted, text_of, without_user
 logger = get_logger(__name__)
 
 # At most this many pages of all sites (see Site in seeding/spool.py) are in the
-# scheduler: the others wait in the spool, on disk.
+# scheduler. The others wait in the spool, on disk.
 _MAX_PAGES = 4000
 # Sites with pages that wait share this number: a site may have this many pages in the
 # scheduler if no other has pages that wait.
 _MAX_PAGES_OF_A_SITE = 1000
 # However many sites and sources share these numbers, each may have at least this many
-# pages in the scheduler: with fewer, a download slot would be idle until the next step.
+# pages in the scheduler, since with fewer a download slot would be idle until the next
+# step.
 _GUARANTEED_PAGES = 16
-# At most this many sites of one source may have pages in the scheduler: Scrapy lets
+# At most this many sites of one source may have pages in the scheduler. Scrapy lets
 # hosts take turns, so a source with more hosts would get more of the crawl.
 _MAX_SITES_OF_A_SOURCE = 32
 # So many sites of a source are tried when it is the source's turn.
 _SITES_TRIED_AT_A_TURN = 16
 # At most this many pages are taken from the spool at a time.
 _PAGES_AT_A_TIME = 50
-# Seconds until the next look for room in the scheduler: Scrapy tells nobody when a
-# request leaves it.
+# Seconds until the next look for room in the scheduler. (Scrapy tells nobody when a
+# request leaves it.)
 _SECONDS_UNTIL_NEXT_STEP = 0.05
 
 # Once this many pages are finished, their rows are deleted together, in one
@@ -192,7 +193,7 @@ class Outstanding:
             self._spool.wake()
 
     def _count_out(self, row: int) -> None:
-        """Count the page of *row* as in the scheduler no longer, if it was."""
+        """Stop counting the page of *row* as being in the scheduler, if it was."""
         if row not in self._sites:
             return
         site, source = self._sites.pop(row)
@@ -209,7 +210,7 @@ def _skip_dupe_filter(request: Request) -> None:
 
 
 class Twins:
-    """Knows the spider's own requests for pages that a sitemap lists, too: such a page
+    """Knows the spider's own requests for pages that a sitemap lists, too. Such a page
     must not come twice, and it may lose its callback."""
 
     def __init__(self, context: SeedingContext) -> None:
@@ -220,7 +221,7 @@ class Twins:
         self._crawler: Any = crawl.crawler
         # Fingerprints of start requests.
         self._starts = BoundedSet()
-        # Whether there are start requests: else no page needs a fingerprint.
+        # Whether there are start requests. If not, no page needs a fingerprint.
         self._has_starts = False
         # Hashes of the URLs of pages from sitemaps that go to the spider's default
         # callback.
@@ -310,8 +311,8 @@ class Feeder:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the crawl must not end: there are pages to schedule, or sitemaps on
-        their way."""
+        """Whether the crawl has to go on, since there are pages to schedule, or
+        sitemaps on their way."""
         if self._spool.over:
             return False
         return self._running or self._spool.waiting > 0 or self._loader.is_busy
@@ -322,8 +323,8 @@ class Feeder:
         return self._spool.waiting + self.outstanding.total
 
     def wake(self) -> None:
-        """Make a step soon: there may be something new in the spool, or room in the
-        scheduler."""
+        """Make a step soon, since there may be something new in the spool, or room in
+        the scheduler."""
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
@@ -331,8 +332,9 @@ class Feeder:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no more steps are made. While the crawl is closing, the pages of a
-        spool that doesn't outlive the process may still go to the scheduler."""
+        """Whether no more steps are made. That is so once the spool is over. If the
+        spool is durable, it is so as soon as the crawl is closing: the pages stay there
+        for the next run."""
         return self._spool.over or (self._spool.ending and self._spool.durable)
 
     def _run(self) -> None:
@@ -406,9 +408,9 @@ class Feeder:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no page of any site may go to the scheduler: there are enough, or so
-        many requests are held (holding/hold.py) that an origin without any could not
-        hold one more."""
+        """Whether the scheduler gets no pages now, whatever their site: it has enough,
+        or so many requests are held (holding/hold.py) that there is no room for even
+        one of another origin."""
         if self.outstanding.total >= _MAX_PAGES:
             return True
         return not self._holding.held.room_for(None)
@@ -477,8 +479,8 @@ class Feeder:
                 if self._send(page, site):
                     sent += 1
         finally:
-            # The stat is counted once for all pages: that takes as long as much of the
-            # work for one page.
+            # The stat is counted once for all pages, since that takes as long as much
+            # of the work for one page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
@@ -489,8 +491,8 @@ class Feeder:
             self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
-        # A scheduler that isn't Scrapy's keeps the page, so its row in the spool goes
-        # at once.
+        # A scheduler that isn't Scrapy's keeps the page, so the page's row in the spool
+        # goes at once.
         is_kept_there = self._engine.scheduler_is_foreign
         if not is_kept_there:
             self.outstanding.add(request, page.id, site)
@@ -573,16 +575,16 @@ class SitemapSeeding(ResolutionListener):
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         crawler, settings = context.crawler, context.settings
         if settings.sitemap_cross_host == "site":
-            # The first call takes 0.1 s, to read the list of public suffixes: better
-            # before the crawl begins.
+            # The first call takes 0.1 s, to read the list of public suffixes. It is
+            # better made before the crawl begins.
             registrable_domain("www.example.com")
         self._context = context
         self._cache = origins.cache
         self._holding = holding
         self._discovery = discovery
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited. Forgetting one does no
-        harm: the spool has its sitemaps."""
+        """Prefixes of URLs whose origins the crawl has visited. To forget one does no
+        harm, since the spool has the sitemaps of its origin."""
         self._spool = Spool(
             job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
         )
@@ -598,7 +600,7 @@ class SitemapSeeding(ResolutionListener):
         self._log = SitemapLog(context, recorder.tell)
         self.loader = Loader(parts, self._log)
         self.links = PageLinks(self._linked) if settings.sitemap_guess else None
-        """None: links to sitemaps don't count."""
+        """None if links to sitemaps don't count."""
         verifier = Verifier(parts, self._log)
         self._feeder = Feeder(parts, holding, self.loader, verifier)
         self._spool.notify(self._feeder.wake)
@@ -842,8 +844,8 @@ class SitemapSeeding(ResolutionListener):
             )
 
     def _warn_of_no_seeds(self) -> None:
-        """Warn if sitemaps should have seeded the crawl, and none could: otherwise, it
-        would end without a word."""
+        """Warn if sitemaps should have seeded the crawl, and none could. Otherwise the
+        crawl would end without a word."""
         stats = self._context.stats
         if self.visited_prefixes or stats.get_value("rep/sitemaps/found"):
             return

@@ -47,11 +47,11 @@ logger = get_logger(__name__)
 # entries have very long texts.
 _MAX_ENTRY_JSON = 65_536
 # The requests for all pages of one entry have at most this many characters of JSON
-# together: each alternate is a page with the same entry.
+# together. (Each alternate is a page with the same entry.)
 _MAX_ENTRY_JSON_IN_ALL = 1 << 20
 # Of a longer entry, only this many characters of its lastmod are left.
 _MAX_DATE = 100
-# At most this many alternate URLs of one entry are requested: more can only be an
+# At most this many alternate URLs of one entry are requested. More can only be an
 # attack.
 _MAX_ALTERNATES = 1000
 # This writes an entry as JSON. What JSON doesn't know (a sitemap_filter may have added
@@ -62,14 +62,14 @@ _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 _MAX_PREFIXES = 10_000
 
 # When it is known what a host lists, this many of the pages that wait for that are
-# accepted or rejected at a time: then the event loop has its turn.
+# accepted or rejected at a time. After that, the event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
 # At most this many origins are asked for their robots.txt, as proof, at a time.
 _MAX_SITES_ASKED = 16
 # Seconds after which an origin counts as silent, and no longer takes the place of
 # others.
 _SECONDS_UNTIL_SILENT = 2.0
-# The answers of at most this many silent origins are awaited: each is a fetch in
+# The answers of at most this many silent origins are awaited, since each is a fetch in
 # flight.
 _MAX_SILENT = 128
 # So many sites of a source are tried when it is the source's turn.
@@ -77,7 +77,7 @@ _UNPROVEN_SITES_TRIED_AT_A_TURN = 128
 # Seconds until the next look at an unreachable origin.
 _SECONDS_UNTIL_NEXT_LOOK = 0.25
 
-# Each origin gets at most this many warnings: an index may list 50,000 missing
+# Each origin gets at most this many warnings, since an index may list 50,000 missing
 # sitemaps.
 _MAX_WARNINGS = 5
 # The warnings of at most this many origins are counted (further origins share one
@@ -201,8 +201,8 @@ class Selection:
         # This encodes the URLs of entries. Hosts that aren't ASCII take time, so those
         # of one sitemap have a limit.
         self._encode = Encoder(MAX_LISTED_IDN)
-        # What _site_for() returned for prefixes of URLs: most URLs of a sitemap have
-        # the same one.
+        # What _site_for() returned for prefixes of URLs. (Most URLs of a sitemap have
+        # the same prefix.)
         self._by_prefix: dict[str, SiteOfPrefix | Reason] = {}
         self.accepted = 0
         """How many entries were accepted."""
@@ -214,7 +214,11 @@ class Selection:
 
     async def add(self, entries: list[SitemapEntry]) -> None:
         """Put those of *entries* that are accepted into the spool, and count the others
-        by reason; ``sqlite3.Error`` if seeding ends meanwhile."""
+        by reason.
+
+        :raises sqlite3.Error: if the spool's file can't be used, and seeding ends
+            before it can
+        """
         kept = self._without_unwanted_dates(self._filtered(entries))
         if self.reader.kind is Kind.INDEX:
             await self._select_sitemaps(kept)
@@ -222,8 +226,8 @@ class Selection:
             await self._select_pages(kept)
 
     def _filtered(self, entries: list[SitemapEntry]) -> list[SitemapEntry]:
-        """Return what the spider's ``sitemap_filter`` leaves of *entries*. It doesn't
-        get damaged ones, which are rejected."""
+        """Return what the spider's ``sitemap_filter`` leaves of *entries*. The filter
+        doesn't get damaged entries, which are rejected."""
         sound = [entry for entry in entries if not entry.get("broken")]
         broken = len(entries) - len(sound)
         kind_name = ""
@@ -234,7 +238,7 @@ class Selection:
         rejected = self.rejected
         rejected[Reason.BROKEN] += broken
         rejected[Reason.FILTER_ERROR] += failures
-        # A filter may add entries: then none count as dropped.
+        # A filter may add entries. Then none count as dropped.
         rejected[Reason.FILTERED] += max(0, dropped)
         return kept
 
@@ -268,8 +272,8 @@ class Selection:
         if since and changed_at < since:
             return Reason.OLD
         if self.reader.kind is Kind.INDEX:
-            # The date is a sitemap's: if it was changed lately, it may still list older
-            # pages.
+            # The date is that of a sitemap, which may list older pages although it was
+            # changed lately.
             return None
         if until and changed_at >= until:
             return Reason.NEW
@@ -411,8 +415,8 @@ class Selection:
 
 @dataclass(slots=True)
 class Undecided:
-    """A sitemap of which all accepted pages wait for the robots.txt of their hosts: if
-    these are all rejected in the end, nothing was taken from the sitemap."""
+    """A sitemap of which all accepted pages wait for the robots.txt of their hosts. If
+    these pages are all rejected in the end, nothing was taken from the sitemap."""
 
     waiting: int = 0
     """How many pages wait. They are added when the sitemap has been read to its end;
@@ -595,7 +599,7 @@ class SitemapLog:
 
 class Verifier:
     """Accepts or rejects pages that wait in the spool because they are on another host
-    than their sitemap: accepts them if that host's robots.txt lists the sitemap (the
+    than their sitemap. Accepts them if that host's robots.txt lists the sitemap (the
     proof). Looks at a few sites at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
@@ -613,7 +617,7 @@ class Verifier:
             # their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that have one of the _max_asked places, by number: they are being looked
+        # Sites that have one of the _max_asked places, by number. They are being looked
         # at, or were a moment ago.
         self._asked: dict[int, Site] = {}
         # Sites that have lost their place to another one, since their origins didn't
@@ -688,7 +692,7 @@ class Verifier:
         origin = Origin.from_url(site.origin)
         now = time.monotonic()
         if site.asked_at is None:
-            # The origin's time to answer begins now: before that, nobody has asked it.
+            # The origin's time to answer begins now, since nobody has asked it before.
             site.asked_at = now
         seconds_left = site.asked_at + self._crawl.settings.hold_max_wait - now
         # Why pages are rejected, if they are.

@@ -31,7 +31,7 @@ class Since:
         self._storage = storage
         self._is_last = setting == LAST
         self.date: datetime | None = None
-        """None: all pages are wanted."""
+        """None if all pages are wanted."""
         if isinstance(setting, datetime):
             self.date = setting
         # The value in the storage as the crawl began.
@@ -94,8 +94,8 @@ class Since:
         if other_began_at is None:
             return iso(began_at)
         if value == self._stored:
-            # Nobody has changed the value since this run began. A later date stays: it
-            # may be of a crawl between two runs with this JOBDIR.
+            # Nobody has changed the value since this run began. A later date stays,
+            # since it may be of a crawl between two runs with this JOBDIR.
             return iso(max(other_began_at, began_at))
         # A crawl of this spider that ran beside this one has ended, and each may have
         # read sitemaps for the other: the earlier beginning counts.
@@ -103,7 +103,7 @@ class Since:
 
     def _read(self, value: str | None) -> float | None:
         """Return a stored date in seconds since the epoch; None if it is missing,
-        damaged or in the future: a clock that was wrong must not keep pages away."""
+        damaged or in the future. (A clock that was wrong must not keep pages away.)"""
         date = read_date(value) if value else None
         if date is None:
             return None

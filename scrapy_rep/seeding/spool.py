@@ -7,7 +7,7 @@ JOBDIR.
 Each site (see :class:`Site`) has a cursor, the row of the last of its pages that went
 to the scheduler. The row of a page is deleted once the crawl is done with the page.
 Rows up to the cursor that are left when the file is opened were in progress when the
-process ended, so the next run requests their pages again: nothing is lost, and after a
+process ended, so the next run requests their pages again. Nothing is lost, and after a
 kill a few pages come twice.
 """
 
@@ -123,7 +123,7 @@ class Found(IntEnum):
     LISTED = 0
     """A robots.txt, an index or the spider lists it."""
     GUESSED = 1
-    """Nobody lists it: it has one of the usual paths (GUESSES in seeding/loader.py)."""
+    """Nobody lists it. It has one of the usual paths (GUESSES in seeding/loader.py)."""
     LINKED = 2
     """A page links to it."""
 
@@ -344,8 +344,8 @@ class Spool:
         self.opened = False
         """Whether the file has been opened and read."""
         self.over = False
-        """Whether seeding has ended for this run: the crawl has, or the file is damaged
-        or has failed for too long."""
+        """Whether seeding has ended for this run, since the crawl has, or since the
+        file is damaged or has failed for too long."""
         self.ending = False
         """Whether the crawl is closing: nothing more is requested, and nobody waits for
         the file. Under a JOBDIR, sitemaps that are on their way are still read."""
@@ -362,7 +362,8 @@ class Spool:
         """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
         run. None until the file is open."""
         self.had_done = False
-        """Whether an earlier run is done with some sitemaps: they aren't read again."""
+        """Whether an earlier run is done with some sitemaps, which aren't read
+        again."""
 
     async def open_or_flush(self) -> bool:
         """Open the file if it isn't open; otherwise, write what couldn't be written so
@@ -389,7 +390,7 @@ class Spool:
         self.over = True
 
     def begin_ending(self) -> None:
-        """Note that the crawl is closing: nothing more is requested."""
+        """Note that the crawl is closing, so that nothing more is requested."""
         self.ending = True
 
     def notify(self, listener: Callable[[], None]) -> None:
@@ -465,7 +466,8 @@ class Spool:
         if limit is not None:
             room = max(0, limit - counts.files)
         new = unknown[:room]
-        # In one transaction, so that the count agrees with the rows.
+        # All this is written in one transaction, so that the count agrees with the
+        # rows.
         with self._journal.together():
             for url in new:
                 number = self._journal.new_id("sitemaps")
@@ -536,8 +538,8 @@ class Spool:
         return origin
 
     def next_host(self, origin: str, after: str) -> str | None:
-        """Return the first host after *after* that has sitemaps, to which *origin* has
-        led, that wait."""
+        """Return the first host after *after* with waiting sitemaps to which *origin*
+        has led."""
         query = (
             "SELECT min(host) FROM sitemaps WHERE state = 0 AND origin = ? AND host > ?"
         )
@@ -565,8 +567,8 @@ class Spool:
         for the parameters.
 
         None if *named_by* has already named too many other origins that need a proof.
-        An origin whose robots.txt is known (*has_robots*) is added all the same: its
-        proof needs no request.
+        An origin whose robots.txt is known (*has_robots*) is added all the same, since
+        its proof needs no request.
         """
         query = "SELECT id FROM sites WHERE named_by = ? AND origin = ? AND proven = ?"
         known_numbers = self._read(query, named_by, origin, proven)
@@ -610,7 +612,7 @@ class Spool:
     def _add_pages(self, pages: list[NewPage]) -> None:
         """Write *pages* into the file, and count them as waiting."""
         pages_by_site = Counter(page.site for page in pages)
-        # These are read before anything is written: if that fails, nothing was added.
+        # These are read before anything is written. If that fails, nothing was added.
         sites = [self._site_by_number(number) for number in pages_by_site]
         rows = [(self._journal.new_id("pages"), *page) for page in pages]
         self._journal.put("pages", *rows)
@@ -655,7 +657,7 @@ class Spool:
 
     def take(self, site: Site, limit: int) -> Iterator[Page]:
         """Yield the next pages of a site, and write its new cursor. A page counts as
-        taken once the next one is asked for: if the caller raises an exception, the
+        taken once the next one is asked for. If the caller raises an exception, the
         page will come again."""
         pages = self.next_pages(site, limit)
         if pages and pages[-1].id > site.sent:
@@ -674,8 +676,8 @@ class Spool:
     def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
         """Let those of *pages*, all of *site*, that are *accepted* go to the scheduler,
         and reject the others."""
-        # Accepted pages move to the site of the same origin and source that is proven,
-        # which is never refused: "or 0" is for mypy.
+        # Accepted pages move to the proven site of the same origin and source. A proven
+        # site is never refused, so "or 0" is only for mypy.
         proven_site = self.site(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:

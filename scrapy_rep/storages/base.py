@@ -27,7 +27,7 @@ misread what a newer one writes. An older version ignores fields that it doesn't
 so a new field needs no new schema."""
 
 # A text that compression takes for what came before the data, so that it finds
-# repetitions from the first byte on: most files are short, and look like this. Stored
+# repetitions from the first byte on. (Most files are short, and look like this.) Stored
 # entries can't be unpacked without it, so it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
@@ -44,12 +44,12 @@ _PRESET = (
 _MAX_UNPACKED = 2 * MAX_BYTES
 
 MAX_ENTRY_HEADER = 262_144
-"""Bytes of a header. Storages don't even read a longer one: another program that shares
-the cache may have written anything."""
+"""Bytes of a header. Storages don't even read a longer one, since another program that
+shares the cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
 """Bytes of a packed body. Storages don't even read a longer one. It is more than
-MAX_BYTES, as what can't be compressed gets a little longer than it was."""
+MAX_BYTES, since what can't be compressed gets a little longer than it was."""
 
 BATCH = 500
 """Origins in one call of a ``…_many`` method."""
@@ -75,12 +75,12 @@ MAX_VALUE = 1000
 # A counter's highest value: more attempts than fit into a century, and far from any
 # overflow.
 _MAX_COUNT = 10**9
-# Characters of a bot wall's sign: a newer version may know longer ones.
+# Characters of a bot wall's sign. (A newer version may know longer ones.)
 _MAX_WALL = 100
 # Characters of a bad value that are quoted in a message.
 _VALUE_LENGTH = 80
-# Data of fewer bytes is compressed with little memory: clearing more would take longer
-# than compressing.
+# Data of fewer bytes is compressed with little memory, since clearing more would take
+# longer than compressing.
 _SMALL = 2048
 # Bytes that an entry in memory takes besides its packed form: its key and its place in
 # a dictionary.
@@ -92,7 +92,7 @@ class UnreadableEntry(ValueError):
 
 
 def squeeze(data: bytes) -> bytes:
-    """Return *data*, compressed. Of a body, that is :attr:`Entry.packed`."""
+    """Return *data*, compressed. For a body, this is :attr:`Entry.packed`."""
     # A small window and little memory for small data, see _SMALL. A negative number for
     # the window means raw deflate, without header and checksum.
     is_small = len(data) < _SMALL
@@ -387,12 +387,12 @@ class Turn(NamedTuple):
         """Return when to send the request, in the unit of *now*, the current time.
 
         *next_moment*: the stored time from which on the origin's next request may be
-        sent. One that is too far away, or isn't a number, doesn't count: other programs
-        may have written it, or a clock was set back.
+        sent. One that is too far away, or isn't a number, doesn't count, since other
+        programs may have written it, or a clock was set back.
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
-            # It is that late if as many turns as possible come before this one.
+            # The moment is this late if as many turns as possible come before this one.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment
@@ -409,7 +409,7 @@ class Storage:
 
     :meth:`load` and :meth:`save` are required; the other defaults suit a storage used
     by one process at a time. A crawl calls the ``…_many`` methods, with up to 500
-    origins: override them where one call can replace many.
+    origins. Override them where one call can replace many.
     """
 
     def load(self, origin: str) -> Entry | None:
@@ -495,8 +495,8 @@ class Storage:
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         """Reserve a moment for each of *turns*: not before its ``wait`` is over, and at
         least its ``seconds`` after the last moment that any process reserved for its
-        origin. Return the seconds from now until each. Time is the storage's:
-        processes' clocks may differ.
+        origin. Return the seconds from now until each. Time is the storage's, since the
+        clocks of processes may differ.
 
         Without this method, each process keeps crawl delays by itself.
         """
@@ -514,7 +514,7 @@ class Storage:
         """
 
     def close(self) -> None:
-        """Close what is open: the crawl has ended."""
+        """Close what is open, since the crawl has ended."""
 
 
 class BatchStorage(Storage):
@@ -558,7 +558,7 @@ class MemoryStorage(Storage):
         """What all entries take."""
         self._packed: dict[str, bytes] = {}
         """Entries by origin, the least recently used first. They are bytes, not
-        objects: that takes half the memory, and the same code path as on disk."""
+        objects, which takes half the memory, and the same code as on disk."""
         self._large: dict[str, None] = {}
         """Origins whose entries are larger than their share, in the same order."""
 
@@ -572,7 +572,7 @@ class MemoryStorage(Storage):
         packed = self._packed.pop(origin, None)
         if packed is None:
             return None
-        # Put back at the end: now it is the most recently used one.
+        # It is put back at the end, since now it is the most recently used one.
         self._packed[origin] = packed
         if origin in self._large:
             self._large[origin] = self._large.pop(origin)

@@ -43,8 +43,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# How often a lease is renewed until it would end: more than once, as a renewal may be
-# late.
+# How often a lease is renewed until it would end: more than once, since a renewal may
+# be late.
 _RENEWALS = 3
 # Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
@@ -71,7 +71,7 @@ _ROUNDING_SECONDS = 0.001
 
 
 class Successor(Protocol):
-    """Returns what replaces a stored value; None: nothing does."""
+    """Returns what replaces a stored value; None if nothing does."""
 
     def __call__(self, value: str | None, *, reason: str) -> str | None: ...
 
@@ -105,7 +105,7 @@ class _PendingTurn(NamedTuple):
     seconds: float
     """The crawl delay."""
     earliest: float
-    """By the monotonic clock."""
+    """When the turn may come at the earliest, by the monotonic clock."""
     answer: Deferred[float | None]
 
 
@@ -190,7 +190,7 @@ class _Calls:
                 wanted.append(claim.origin)
         leased = self._lease([*to_renew, *wanted])
         granted = leased.intersection(wanted)
-        # Another process may have saved its answer since entries were loaded: then
+        # Another process may have saved its answer since entries were loaded. Then
         # there is nothing to fetch.
         entries |= self._load(list(granted))
         settled_meanwhile = set()
@@ -263,8 +263,8 @@ class _Calls:
         waits = self.attempt(_RESERVING, None, lambda: self._reserve(pending))
         if waits is None:
             return [None for _ in pending]
-        # The waits count from now on, not from when the storage was asked: no moment
-        # may come too early.
+        # The waits count from now on, not from when the storage was asked, so that no
+        # moment comes too early.
         now = time.monotonic()
         return [now + wait for wait in waits]
 
@@ -401,10 +401,10 @@ class StorageClient:
         seconds: float,
         wait: float,
     ) -> float | None:
-        """Return the moment of the monotonic clock at which this process may send the
-        next request to *origin*, *wait* seconds from now at the earliest: at least
-        *seconds* after those of all processes that share the storage. None if the
-        storage fails."""
+        """Return the moment (of the monotonic clock) at which this process may send the
+        next request to *origin*; None if the storage fails. That is at least *wait*
+        seconds from now, and *seconds* after the requests of all processes that share
+        the storage."""
         if self._ended or not self._calls.works(_RESERVING):
             return None
         earliest = time.monotonic() + wait
@@ -451,8 +451,8 @@ class StorageClient:
         for timer in (self._retry_timer, self._renewal_timer):
             if timer is not None:
                 timer.cancel()
-        # What failed is tried at once: it is the last chance. A new dictionary, since a
-        # thread may be changing the old one.
+        # What failed is tried at once, since this is the last chance. The dictionary is
+        # a new one, since a thread may be changing the old one.
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)
         self._to_release |= self._leased
         self._leased.clear()
@@ -509,7 +509,7 @@ class StorageClient:
         """Call the storage until nothing is pending; then close it, if :meth:`close`
         was called."""
         while self._has_work:
-            # A batch of each: no claim has to wait until everything is written.
+            # A batch of each, so that no claim has to wait until everything is written.
             await self._take_turns()
             await self._load_values()
             await self._answer_claims()
@@ -570,8 +570,8 @@ class StorageClient:
             self._renewal_timer = call_later(seconds, self._renew)
 
     def _renew(self) -> None:
-        """Renew all leases: a fetch may wait for its slot, follow redirects, and last
-        until its timeout."""
+        """Renew all leases, since a fetch may wait for its slot, follow redirects, and
+        last until its timeout."""
         self._renewal_timer = None
         self._to_renew = list(self._leased)
         self._begin_work()
@@ -589,12 +589,12 @@ class StorageClient:
         self._down.set(self._calls.fails)
         if is_saved:
             for entry in entries:
-                # Unless a newer one has replaced it meanwhile.
+                # A newer entry may have replaced this one meanwhile.
                 if self._unsaved.get(entry.origin) is entry:
                     self._forget(entry.origin)
         elif self._all_done is None:
-            # Not closing: there is a next time. The first entry may be why nothing was
-            # saved, so it is put behind the others.
+            # The client isn't closing, so there is a next time. The first entry may be
+            # why nothing was saved, so it is put behind the others.
             first = self._unsaved.get(entries[0].origin)
             if first is not None:
                 self._keep(first)
@@ -606,7 +606,7 @@ class StorageClient:
 
     def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
         """Return which leases may end once *entries* are saved. When others see that a
-        lease has ended, its origin's answer should be there: so a lease whose answer is
+        lease has ended, its origin's answer should be there. So a lease whose answer is
         saved by a later call ends after that call. If nothing can be saved now
         (*entries* is empty), all may end."""
         saved = {entry.origin for entry in entries}
@@ -645,8 +645,8 @@ def _hint(name: object, error: Exception) -> str:
 
 
 def _meant_by(path: str) -> str:
-    """Return the path of the storage of ours that *path* misspells; empty if it is none
-    of ours, or right."""
+    """Return the path of the storage of ours that *path* misspells; empty if *path* is
+    right, or doesn't look like one of ours."""
     folder, _, name = path.rpartition(".")
     package = folder.partition(".")[0]
     # A class in another package is the project's. A name without a package is taken for

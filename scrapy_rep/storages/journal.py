@@ -42,7 +42,7 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 
 def _decode(data: bytes) -> str:
-    # This is sqlite3's default, but for "replace": without it, one row with invalid
+    # This is sqlite3's default, but for "replace". Without that, one row with invalid
     # text would fail every query that meets it.
     return data.decode("utf-8", "replace")
 
@@ -51,7 +51,7 @@ def first_row(db: sqlite3.Connection, query: str, values: Sequence[Any] = ()) ->
     """Return the first row of what *query* finds in *db*; None if it finds nothing.
 
     All rows are read: a statement that isn't read to its end goes on, and keeps the
-    file locked, until its cursor is freed. PyPy does that at some later time."""
+    file locked, until its cursor is freed. PyPy frees it at some later time."""
     rows = db.execute(query, values).fetchall()
     return rows[0] if rows else None
 
@@ -129,8 +129,8 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     moment = time.time_ns()
     aside = path.with_name(f"{path.name}.unreadable-{moment}")
     # The file itself comes first: if it can't be renamed, all stays together. The
-    # others, which SQLite keeps beside it, must go, too: SQLite would take them for
-    # part of the next file of that name.
+    # others, which SQLite keeps beside it, must go, too, since SQLite would take them
+    # for part of the next file of that name.
     for suffix in ("", "-wal", "-shm", "-journal"):
         part = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
@@ -156,15 +156,15 @@ _THREAD_LOCK_SECONDS = 1.0
 # body.
 _CHANGES_AT_ONCE = 10
 # The highest number that a row of the table has, or had before it was deleted. Others
-# may have written anything to the file: numbers near the end of SQLite's integers, or
-# of another type, don't count.
+# may have written anything to the file, so numbers near the end of SQLite's integers,
+# or of another type, don't count.
 _LAST_ID = """
 SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
                      AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
 """
-# Seconds since the last failure until the log says that the file can be used again: on
-# a full disk, deletions make room for a moment, over and over.
+# Seconds since the last failure until the log says that the file can be used again. (On
+# a full disk, deletions make room for a moment, over and over.)
 _CALM_SECONDS = 10.0
 
 
@@ -224,8 +224,8 @@ class Journal:
         self._failed_at = 0.0
         """When the file failed last, by the monotonic clock."""
         self._failed_read: tuple[str, _Row] | None = None
-        """A query that failed, and its values: the file works again only once it can be
-        read, too."""
+        """A query that failed, and its values. The file counts as working again only
+        once this query works."""
         self.has_logged_failure = False
         """Whether the last thing that the log says about the file is that it can't be
         used. Otherwise, :meth:`flush` has nothing to do."""
@@ -309,7 +309,7 @@ class Journal:
         """Write *rows*, in place of those with the same keys."""
         for row in rows:
             place = table, row[0]
-            # An earlier version is removed first, so that the new one comes last:
+            # An earlier version is removed first, so that the new one comes last, since
             # changes are written in this order.
             self._pending.pop(place, None)
             self._pending[place] = row
@@ -332,8 +332,8 @@ class Journal:
             self._write()
 
     def unwritten(self, table: str, key: object) -> _Row | None:
-        """Return the row with this *key* if the file doesn't have it, or not this
-        version."""
+        """Return the row with this *key* if the file lacks it, or has another version
+        of it; otherwise None."""
         return self._pending.get((table, key))
 
     def read(self, query: str, *values: object) -> list[_Row]:
@@ -358,8 +358,8 @@ class Journal:
     # Writing
 
     def _write(self) -> None:
-        """Write what is pending, unless that fails at present: then :meth:`flush`
-        will."""
+        """Write what is pending. If writing fails at present, leave it to
+        :meth:`flush`."""
         if self._db is None or not self._writes or self.failing_since is not None:
             return
         try:
@@ -450,8 +450,8 @@ class Journal:
         )
 
     def _log_if_usable_again(self) -> None:
-        """Log that the file can be used, if the log says that it can't, and it isn't
-        damaged."""
+        """Log that the file can be used again, if the last thing that the log says
+        about it is that it can't, and it isn't damaged."""
         if not self.has_logged_failure or self.damaged:
             return
         self.has_logged_failure = False

@@ -32,17 +32,17 @@ from scrapy_rep.storages.base import (
 # A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in
 # client.py).
 _TIMEOUT_SECONDS = 2.0
-# Keys in one call when iterating over all entries: other clients of the server wait for
+# Keys in one call when iterating over all entries. Other clients of the server wait for
 # each call.
 _KEYS_AT_A_TIME = 500
 
-# The following are programs in Lua, which the server runs: nothing comes between their
-# steps.
+# The following are programs in Lua, which the server runs, so that nothing comes
+# between their steps.
 
-# Returns the values of KEYS, and no more than a batch may have: other programs that
-# share the server may have written anything. A value that is longer than allowed, or no
-# string, is returned as an empty one. ARGV: the bytes that a value may have, and those
-# that all may have.
+# Returns the values of KEYS, and no more than a batch may have, since other programs
+# that share the server may have written anything. A value that is longer than allowed,
+# or no string, is returned as an empty one. ARGV: the bytes that a value may have, and
+# those that all may have.
 _READ_SCRIPT = """
 local values = {}
 local room = tonumber(ARGV[2])
@@ -120,8 +120,8 @@ class RedisStorage(BatchStorage):
     """Entries under keys ``PREFIX:entry:ORIGIN`` (the header) and
     ``PREFIX:body:SHA256``.
 
-    Bodies have keys of their own: many origins share one, and an old one is kept until
-    it expires so that decisions based on it can be checked.
+    Bodies have keys of their own, since many origins share one, and an old one is kept
+    until it expires so that decisions based on it can be checked.
     """
 
     # What the public methods do is said in Storage (base.py).
@@ -162,7 +162,7 @@ class RedisStorage(BatchStorage):
         try:
             return cls(url, settings.cache_redis_prefix, settings.cache_expiry)
         except ValueError:
-            # Don't quote the reason: it may contain the password.
+            # Don't quote the reason, since it may contain the password.
             raise SettingsError(
                 "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
                 "redis://localhost:6379/0."
@@ -293,7 +293,7 @@ class RedisStorage(BatchStorage):
         arguments = [MAX_TURNS]
         for turn in turns:
             keys.append(self._key("turn", turn.origin))
-            # Rounded up: no moment may come too early.
+            # These are rounded up, so that no moment comes too early.
             delay = math.ceil(turn.seconds * 1000)
             wait = math.ceil(turn.wait * 1000)
             arguments += [max(1, delay), wait]

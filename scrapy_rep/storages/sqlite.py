@@ -43,8 +43,8 @@ _Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 
 # SQLite's application_id, which marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# The tables' version, SQLite's user_version. Raise it with any change of the tables:
-# older versions of this package leave the file alone then.
+# The tables' version, SQLite's user_version. Raise it with any change of the tables.
+# Older versions of this package leave the file alone then.
 _VERSION = 1
 
 # The table "leases" has rows of two other kinds as well, which have one of these words
@@ -57,15 +57,16 @@ _TURN_PREFIX = "turn "
 # A value (Storage.load_value()): its name is after this word, its text is the row's
 # "owner".
 _VALUE_PREFIX = "value "
-# The "until" of values, a time that never comes: rows whose time has come are deleted.
+# The "until" of values, a time that never comes, since rows whose time has come are
+# deleted.
 _FAR_FUTURE = 1e18
 
-# Seconds to wait for the lock of the file: other processes hold it for milliseconds.
+# Seconds to wait for the lock of the file. (Other processes hold it for milliseconds.)
 _LOCK_SECONDS = 5.0
 
 # The header and the packed body of an entry are those of Entry in base.py. A lease says
-# which process ("owner") may fetch the robots.txt of an origin, and until when.
-# Bodies have a table of their own: many origins share one, and an old one is kept for a
+# which process ("owner") may fetch the robots.txt of an origin, and until when. Bodies
+# have a table of their own, since many origins share one, and an old one is kept for a
 # while so that decisions based on it can be checked.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS entries (
@@ -106,17 +107,17 @@ INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
 # Parameters: origin, owner, until; now, and the latest time at which a lease can end.
-# A row is changed if the lease is the owner's, free or over, or ends impossibly late.
+# The lease is taken if there is none, if it is the owner's, if it is over, or if it
+# ends impossibly late.
 _TAKE_LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-# Rows that are deleted at a time because they are old: other processes wait for the
-# lock meanwhile.
+# How many old rows are deleted at a time. Other processes wait for the lock meanwhile.
 _EXPIRING = 1000
-# These load and save when the next request of an origin may be sent. Parameters:
-# _TURN_PREFIX with the origin; to save it, also the time.
+# These read and store the moment at which an origin's next request may be sent.
+# Parameters: _TURN_PREFIX with the origin; to store it, also the moment.
 _LOAD_MOMENT = "SELECT until FROM leases WHERE origin = ?"
 _SAVE_MOMENT = "INSERT OR REPLACE INTO leases VALUES (?, '', ?)"
 # These load and save a value that belongs to no origin. Parameters: _VALUE_PREFIX with
@@ -145,7 +146,8 @@ class SqliteStorage(BatchStorage):
         self._db: sqlite3.Connection | None = None
         """The connection; open from the first call on."""
         self._opened: os.stat_result | None = None
-        """Which file that is: another may come to be at the same path."""
+        """Which file the connection is to, since another may come to be at the same
+        path."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
@@ -191,8 +193,8 @@ class SqliteStorage(BatchStorage):
                 db.executemany(_SAVE_ENTRY, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
                 # If they were fewer than the limit, no old entry is left. Bodies expire
-                # after all entries that use them, as saving an entry updates its body's
-                # used_at.
+                # after all entries that use them, since saving an entry updates its
+                # body's used_at.
                 if expired < _EXPIRING:
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
@@ -232,8 +234,8 @@ class SqliteStorage(BatchStorage):
         seconds: float,
     ) -> set[str]:
         now = time.time()
-        # No lease is ten times as long as this one: one that ends even later was taken
-        # before the clock was set back.
+        # No lease is ten times as long as this one. So one that ends even later was
+        # taken before the clock was set back.
         latest = now + 10 * seconds
         statements = []
         for origin in origins:
@@ -322,8 +324,8 @@ class SqliteStorage(BatchStorage):
         """Open the file, and create it if there is none. *damage*: what is wrong with
         the present file, which is set aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One process at a time: no file may be renamed while another process opens it,
-        # and only one process may set it aside.
+        # Only one process does this at a time, since no file may be renamed while
+        # another process opens it, and only one may set it aside.
         name = f"{self._path}.lock"
         lock_file = sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
         with closing(lock_file) as lock:
@@ -333,7 +335,8 @@ class SqliteStorage(BatchStorage):
                 # Whatever it is (a foreign file of that name, say), the cache itself
                 # isn't damaged.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
-            # Otherwise, another process has set it aside, and maybe made a new one.
+            # If the damaged file is no longer there, another process has set it aside,
+            # and maybe made a new one.
             if damage is not None and self._is_still_there():
                 set_aside(self._path, damage)
             # Calls come from different threads, but one at a time.
@@ -352,7 +355,7 @@ class SqliteStorage(BatchStorage):
     def _set_up(self, db: sqlite3.Connection) -> None:
         """Check and prepare the file that was just opened, a new one maybe."""
         self._opened = self._path.stat()
-        # A power cut may lose new entries: they are fetched again.
+        # A power cut may lose new entries, which are then fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = first_row(db, "PRAGMA application_id")
         [version] = first_row(db, "PRAGMA user_version")

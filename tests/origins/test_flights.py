@@ -129,11 +129,11 @@ async def test_time_counts_from_the_beginning_of_the_flight() -> None:
     """Not from when somebody begins to wait. Who is late does not end it."""
     world = FlightsByHand()
     [flight] = world.begin("a")
-    assert 0.9 < flight.left_of(1.0) <= 1.0
+    assert 0.9 < flight.remaining(1.0) <= 1.0
     patient = waits(flight)
     await a_while(0.05)
-    assert flight.left_of(0.05) <= 0
-    for seconds in (flight.left_of(0.05), 0, -1, 0.05):
+    assert flight.remaining(0.05) <= 0
+    for seconds in (flight.remaining(0.05), 0, -1, 0.05):
         assert isinstance(await outcome(flight.wait(seconds)), StillWaiting)
     assert len(world.flights.queues[origin("a")].callers) == 1
     assert world.flights.to(origin("a")) is flight

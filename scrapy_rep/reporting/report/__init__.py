@@ -55,7 +55,7 @@ _PAGE_FOLDER = Path(__file__).parent
 
 def check_library(context: CrawlContext) -> bool:
     """Return whether Jinja is installed. If it isn't, warn that there will be no
-    report: the crawl goes on."""
+    report. The crawl goes on."""
     if find_spec(LIBRARY) is not None:
         return True
     logger.warning(
@@ -147,7 +147,7 @@ class ReportData:
     """What the page shows: one crawl, and how it differs from earlier ones."""
 
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
-        """*crawls*, which have been given all their lines, the oldest first: the page
+        """*crawls* have been given all their lines; the oldest comes first. The page
         shows the last one, and compares all. *notes*: sentences about the record
         itself."""
         self.crawls = crawls
@@ -217,8 +217,8 @@ def _lines_of_files(
 
 
 def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
-    """Yield whose robots.txt differs between two crawls, as far as both have an
-    answer."""
+    """Yield a change for each origin whose robots.txt differs between two crawls. Both
+    must have an answer of it."""
     for name, after in new.origins.items():
         before = old.origins.get(name)
         if before is None or _has_no_answer(before) or _has_no_answer(after):

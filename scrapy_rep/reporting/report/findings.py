@@ -13,7 +13,7 @@ from scrapy_rep.text import counted
 LEVELS = ("error", "warning", "note")
 """How serious a finding is, the most serious first."""
 
-# URLs or origins that a finding names: more would hide the other findings.
+# A finding names at most this many URLs or origins. More would hide the other findings.
 _EXAMPLES = 5
 
 # What is said of origins, by the outcome of their last answer (a key of ``ANSWERS`` in
@@ -34,7 +34,7 @@ class Finding:
     sentences: list[str]
     sections: dict[str, str]
     """The page's sections that say more, each with the outcome by which its table is
-    filtered; empty: not filtered."""
+    filtered; empty if it isn't filtered."""
     origins: frozenset[str] = frozenset()
     """All origins that it is about; none if they aren't known."""
     examples: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def _about_all_origins_of(
 
 
 def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield findings. Several may be about the same origins: the first takes up the
+    """Yield findings. Several may be about the same origins. The first takes up the
     later ones, see :func:`findings_of`."""
     yield from _unreachable(crawl, rows)
     closed = crawl.closed
@@ -223,8 +223,8 @@ def _start_requests(
     sentence = " and ".join(reasons) + f"{outcome}. {first}"
     # Of the refused requests, the record names only the first, so the origins of
     # several aren't known. But if all were refused for one reason, and another finding
-    # is about origins with that reason, this finding belongs to it: it is said to be
-    # about the first request's origin, and so joins the other.
+    # is about origins with that reason, this finding belongs to that one. So this
+    # finding is said to be about the first request's origin, and joins the other.
     first_origin = _origin_part(first_url)
     if forbidden:
         joins_other = forbidden == refused and first_origin in closed

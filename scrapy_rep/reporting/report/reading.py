@@ -2,7 +2,7 @@
 and pages.
 
 :class:`CrawlSum` is given the lines of one crawl in turn, and keeps rows of plain
-values, which `page.html` shows and `findings.py` judges. Memory is bounded: beyond a
+values, which `page.html` shows and `findings.py` judges. Memory is bounded. Beyond a
 limit, the origins that have had nothing new for longest are only counted. Times are
 seconds since the epoch; positions on the time axis are percent of its width.
 """
@@ -125,8 +125,8 @@ class Period:
     """When the first of these fetches began."""
     ended: float
     end: str = "open"
-    """How it ended: ``answered``; ``given_up``, when the last request was; or ``open``,
-    if the crawl ended before it."""
+    """How it ended: ``answered``; ``given_up``, when the last request was given up; or
+    ``open``, if the crawl ended first."""
     fetches: int = 0
     reason: str = ""
     """The latest failure, in words."""
@@ -224,7 +224,7 @@ _TICK_STEPS = (
 )
 _TICKS = 7
 _DAY_SECONDS = 86400
-# Percent of the axis that a bar takes at least: the shortest must be visible.
+# Percent of the axis that a bar takes at least, since the shortest must be visible.
 _NARROWEST = 0.3
 
 
@@ -280,7 +280,7 @@ class Timeline:
         """The latest of these differences."""
         self._least = 0
         """The smallest of them. It is negative if requests leave that an earlier run
-        held: so many were there from the beginning, though this record has no line
+        held. As many were there from the beginning, though this record has no line
         about their arrival."""
 
     def change(self, at: float, difference: int) -> None:
@@ -295,8 +295,8 @@ class Timeline:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Replace each pair of points by one, which has the larger number: peaks stay.
-        The last point stays as it is."""
+        """Replace each pair of points by one, which has the larger number, so that
+        peaks stay. The last point stays as it is."""
         *points, last = self._points
         # These are 2 * _POINTS: an even number.
         pairs = zip(points[::2], points[1::2], strict=True)
@@ -320,12 +320,13 @@ class Timeline:
 # How many origins have a row. Large crawls have more; those that have had nothing new
 # for longest are only counted.
 _KEPT_ORIGINS = 50_000
-# How many origins of a rule have a row: the page shows all of these.
+# How many origins of a rule have a row. The page shows all of these.
 _KEPT_ORIGINS_OF_A_RULE = 100
 _KEPT_STATEMENTS = 2_000
 _KEPT_PERIODS = 4_000
 _KEPT_SITEMAPS = 10_000
-# Settings that the project changed: there are fewer, unless somebody forged the record.
+# At most this many settings that the project changed are kept. There are fewer, unless
+# somebody forged the record.
 _KEPT_SETTINGS = 200
 # Characters of a reason, and of the URL that a rule refused first.
 _REASON_LENGTH = 300
@@ -333,7 +334,7 @@ _URL_LENGTH = 500
 SHOWN_GIVEN_UP = 5_000
 """URLs that the page lists, to be crawled again."""
 
-# How many rows of each table the page shows, the most important ones: browsers take
+# How many rows of each table the page shows, the most important ones. Browsers take
 # long to lay out more.
 SHOWN_ORIGINS = 10_000
 SHOWN_RULES = 300
@@ -342,15 +343,15 @@ SHOWN_PERIODS = 400
 SHOWN_STATEMENTS = 200
 SHOWN_CHANGES = 500
 
-# Origins whose robots.txt is quoted: each quotation takes reading a file, and room on
-# the page.
+# The robots.txt of at most this many origins is quoted, since each quotation takes
+# reading a file, and room on the page.
 _QUOTED_ORIGINS = 250
 _QUOTED_ORIGINS_OF_A_RULE = 20
 
 # Patterns of rules that close a whole origin.
 _WHOLE = frozenset({"/", "/*", "*"})
-# Outcomes of fetches that brought no answer: they were cancelled or impossible, or they
-# failed.
+# Outcomes of fetches that brought no answer, since they were cancelled or impossible,
+# or they failed.
 _NO_ANSWERS = ("none", "unreachable")
 
 DROPS = (
@@ -394,8 +395,8 @@ def _most_frequent_first(row: StatementRow) -> int:
 
 
 def _as_added(_: object) -> int:
-    """Return the same key for all rows: they stay in the order in which they were
-    added."""
+    """Return the same key for all rows, so that they stay in the order in which they
+    were added."""
     return 0
 
 
@@ -432,7 +433,7 @@ class CrawlSum:
             order=attrgetter("order"),
             on_forget=self._add_up,
         )
-        """By name."""
+        """The rows of origins, by name."""
         self._nowhere = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
@@ -547,7 +548,7 @@ class CrawlSum:
         answer: Line,
         at: float,
     ) -> None:
-        """Note an *answer* that counts: it ends a period of failures, and lets requests
+        """Note an *answer* that counts. It ends a period of failures, and lets requests
         go on."""
         delay = answer.fields.get("crawl_delay")
         origin.delay = None
@@ -566,8 +567,8 @@ class CrawlSum:
         answer: Line,
         at: float,
     ) -> None:
-        """Note a failure: requests that wait for a first answer count as held from now
-        on."""
+        """Note a failure, after which requests that wait for a first answer count as
+        held."""
         if origin.period is None:
             asked = answer.seconds("asked")
             began = at if asked is None else min(asked, at)
@@ -642,8 +643,8 @@ class CrawlSum:
         self._remember_to_repeat(line)
 
     def _remember_to_repeat(self, line: Line) -> None:
-        """Keep the URL of a request that failed: the page lists them, to be crawled
-        again."""
+        """Keep the URL of a request that failed. The page lists such URLs, to be
+        crawled again."""
         if self.dry_run or len(self.given_up) >= SHOWN_GIVEN_UP:
             return
         url = line.text("url", _MAX_TEXT + 1)
@@ -695,8 +696,8 @@ class CrawlSum:
         verdict = line.text("verdict")
         origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
-        # The record doesn't say which request it is: while any wait, it is taken for
-        # one of them.
+        # The record doesn't say which request has left. While any wait, one of these is
+        # taken to have left.
         if origin.still_waiting:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
@@ -838,16 +839,16 @@ class CrawlSum:
     # The end
 
     def _add_up(self, origin: OriginRow) -> None:
-        """Add the counts of a row to those of the crawl. It is complete: the record is
-        at its end, or too many origins came after this one, and its row is
-        forgotten."""
+        """Add the counts of a row to those of the crawl. The row is complete: the
+        record is at its end, or the row is forgotten, since too many other origins came
+        after it."""
         period = origin.period
         if period is not None:
             if origin.held:  # requests still wait
                 self._end_period(origin, "open", self.ended)
             elif period.given_up:
-                # Nobody waits any more: nothing is known of the origin after the last
-                # giving up.
+                # Nobody waits any more, so nothing is known of the origin after the
+                # last giving up.
                 self._end_period(origin, "given_up", period.ended)
             else:
                 self._end_period(origin, "open", period.ended)
@@ -858,7 +859,7 @@ class CrawlSum:
             self.reasons[origin.cause] += 1
 
     def end(self) -> None:
-        """After the last line: add up all origins, and make the axis and its curves."""
+        """Add up all origins after the last line, and make the axis and its curves."""
         for origin in self.origins.values():
             self._add_up(origin)
         self.counts.update(self._nowhere.counts)
