@@ -638,9 +638,12 @@ def _move_older(requests: list[Held], heap: list[Held], before: float) -> list[H
     return staying
 
 
-class Step(Enum):
+class Step(str, Enum):
     """What has to be done for those in a queue: :meth:`.flights.Flights._act` does it,
     or has it done by holding/holding.py."""
+
+    # It is a str since Python computes the hash of any other Enum in Python code, and
+    # steps are keys for each request that waits.
 
     ASK = "fetch robots.txt again"
     APPLY = "do what the status says with those who wait"
