@@ -84,10 +84,13 @@ class Stale(Failing):
 class Unreachable(Failing):
     """The last fetch failed, and nothing says what is allowed.
 
-    What may follow: another failure (``Unreachable`` again; ``Unrestricted`` after 30
-    days; ``Stale`` only if the storage has got a copy meanwhile, or by the rules of
-    2026), an answer, or ``Expired``, once somebody asks when an attempt is due. What
-    becomes of its requests is up to :meth:`.holding.Holding.answered`."""
+    What may follow: another failure (``Unreachable`` again; ``Unrestricted`` after
+    ``REP_UNREACHABLE_LIMIT`` or, by the rules of 2026, earlier without a copy;
+    ``Stale`` only if the storage has got a copy meanwhile, or by the rules of 2026); an
+    answer; ``Unknown``, if what is stored isn't accepted; or ``Expired``, once somebody
+    asks when an attempt is due, or the origin leaves memory. ``Misconfigured`` may
+    stand beside it. :meth:`.holding.Holding.answered` decides about the requests in its
+    queue, and :meth:`.policy.Policy.at_the_gate` about those that come."""
 
 
 @dataclass(frozen=True, slots=True)
