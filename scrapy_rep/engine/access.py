@@ -406,14 +406,14 @@ class Trail:
 
     # Following and _InProgress call these, with any request
 
-    def scheduled(self, request: Request) -> None:
+    def note_scheduled(self, request: Request) -> None:
         """Note that the scheduler has taken *request*: one more that carries its
         number."""
         number = self.number_of(request)
         if number is not None:
             self._carriers[number] += 1
 
-    def taken(self, request: Request) -> None:
+    def note_taken(self, request: Request) -> None:
         """Note that the engine has taken *request* from the scheduler."""
         number = self.number_of(request)
         if number is None:
@@ -424,13 +424,13 @@ class Trail:
             self._carriers[number] += 1
         self.in_progress[request] = number
 
-    def ended(self, request: Request) -> None:
+    def note_ended(self, request: Request) -> None:
         """Note that the output of the callback or errback of *request* was handled."""
         number = self.in_progress.pop(request, None)
         if number is not None:
             self.let_go(number)
 
-    def stored(self, request: Request) -> None:
+    def note_stored(self, request: Request) -> None:
         """Note that a file has *request* now, which therefore carries its number no
         longer."""
         number = self.number_of(request)
@@ -453,13 +453,13 @@ class _InProgress(set[Request]):
         super().add(request)
         for trail in self._trails:
             if trail.key in request.meta:  # few requests have it
-                trail.taken(request)
+                trail.note_taken(request)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
         for trail in self._trails:
             if request in trail.in_progress:  # few are
-                trail.ended(request)
+                trail.note_ended(request)
 
 
 class Following:
@@ -524,7 +524,7 @@ class Following:
                 return result
             for trail in self._trails:
                 if trail.key in request.meta:
-                    trail.scheduled(request)
+                    trail.note_scheduled(request)
             for watcher in self._watchers:
                 watcher(request)
             return result
@@ -534,12 +534,12 @@ class Following:
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 
-    def stored(self, request: Request) -> None:
+    def note_stored(self, request: Request) -> None:
         """Note that a file has *request* from now on, so no trail need follow it any
         longer."""
         for trail in self._trails:
             if trail.key in request.meta:
-                trail.stored(request)
+                trail.note_stored(request)
 
     def is_kept(self, request: Request) -> bool:
         """Whether a file will still have *request* after the crawl, so that nobody need
@@ -906,7 +906,7 @@ class PacedSlot:
         self._slot = slot
         self._sent: Request | None = None
         """The request that was sent and hasn't come back yet."""
-        self._is_taken = False
+        self._is_next_taken = False
         """Whether somebody has taken the next request, to find out when it may be
         sent."""
         self._stop_until(_NoTimer())
@@ -927,11 +927,11 @@ class PacedSlot:
         """Return the request to send next, for which :meth:`send_in` is to be called;
         None if none waits, if one is being transferred, or if somebody has taken it
         already."""
-        if self._is_taken or self._sent is not None:
+        if self._is_next_taken or self._sent is not None:
             return None
         if self._slot.transferring or not self._slot.queue:
             return None
-        self._is_taken = True
+        self._is_next_taken = True
         return self._first_in_queue()
 
     def _first_in_queue(self) -> Request | None:
@@ -965,13 +965,13 @@ class PacedSlot:
         long_ago = 2 * slot.delay + 1
         slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
-        self._is_taken = False
+        self._is_next_taken = False
         is_sent = self._first_in_queue() is not request
         if request is not None and is_sent:
             self._sent = request
         self._stop_until(_NoTimer())
 
-    def came_back(self, request: Request) -> None:
+    def note_return(self, request: Request) -> None:
         """Note that the transfer of *request* has ended, with a response or without."""
         if request is self._sent:
             self._sent = None

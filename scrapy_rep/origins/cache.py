@@ -119,7 +119,7 @@ class RobotsCache:
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
-        self._running = running
+        self._running_time = running
         self._storage = storage
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, clock
@@ -142,7 +142,7 @@ class RobotsCache:
             self._fetcher,
             self._clock,
             self._storage,
-            running=self._running,
+            running=self._running_time,
         )
 
     def get(self, origin: Origin) -> OriginState | None:
@@ -168,7 +168,7 @@ class RobotsCache:
         # A state that was packed (state.py) comes back with its entry, but without a
         # status.
         if state is not None and isinstance(state.status, Unknown):
-            self._take(origin, state.entry, is_stored=True)
+            self._make_known(origin, state.entry, is_stored=True)
         misconfigured = self._misconfigured.get(origin)
         if misconfigured is not None:
             if self._clock() < misconfigured.until:
@@ -261,7 +261,7 @@ class RobotsCache:
                 raise ProjectError(status.reason)
         storage = self._storage
         if storage is not None:
-            state = await self._recall(flight, storage)
+            state = await self._ask_storage(flight, storage)
             if state is not None:
                 return state
         try:
@@ -274,7 +274,7 @@ class RobotsCache:
             state = self._learn(origin, answer)
         except BaseException as error:
             if storage is not None:
-                # Another process may fetch now. _recall() has claimed the fetch for
+                # Another process may fetch now. _ask_storage() has claimed the fetch for
                 # this one.
                 storage.give_back(str(origin))
             if isinstance(error, ProjectError):
@@ -292,7 +292,7 @@ class RobotsCache:
         It must not count as an older copy of the origin's file."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
-            self._take(origin, Entry(str(origin)))
+            self._make_known(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
         """Remember, for a while, that the project prevents us from fetching."""
@@ -304,7 +304,7 @@ class RobotsCache:
             self._misconfigured.clear()
         self._misconfigured[origin] = misconfigured
 
-    async def _recall(
+    async def _ask_storage(
         self, flight: Flight, storage: StorageClient
     ) -> OriginState | None:
         """Return what *storage* has of the flight's origin, after another process's
@@ -329,16 +329,16 @@ class RobotsCache:
             # An older entry may come from before the storage became unreachable. Then
             # what we know is newer.
             if entry is not None and entry.updated_at > known_at:
-                state = self._take(origin, entry, is_stored=True)
+                state = self._make_known(origin, entry, is_stored=True)
                 if is_enough(entry) and not claim.granted:
                     return state
             if claim.granted:
                 return None
             # Another process is fetching. The time until it has is nobody's fault, as
             # if the fetch stood in a queue.
-            flight.queued(is_queued=True)
+            flight.note_queued(is_queued=True)
             await pause(seconds)
-            flight.queued(is_queued=False)
+            flight.note_queued(is_queued=False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
@@ -357,7 +357,7 @@ class RobotsCache:
             flight.fetches += 1
             try:
                 answer = await self._fetcher.fetch(
-                    origin, flight.request, allowance, flight.queued
+                    origin, flight.request, allowance, flight.note_queued
                 )
             except CANCELLED as error:
                 if flight.is_abandoned or is_ending_with_loop(error):
@@ -400,7 +400,7 @@ class RobotsCache:
         if answer.outcome is Outcome.UNREACHABLE:
             state = self.table.get(origin)
             before = Entry(str(origin)) if state is None else state.entry
-            return self._take(origin, self._after_failure(before, answer, now))
+            return self._make_known(origin, self._after_failure(before, answer, now))
         settings = self._settings
         lifetime = settings.cache_ttl
         headers = answer.headers
@@ -429,7 +429,7 @@ class RobotsCache:
                 body = cut(body)
             digest = hashlib.sha256(body).hexdigest()
             entry = replace(entry, packed=squeeze(body), sha256=digest)
-        return self._take(origin, entry)
+        return self._make_known(origin, entry)
 
     def _after_failure(self, before: Entry, answer: Answer, now: float) -> Entry:
         """Return the entry that follows *before* since *answer* is a failure. The copy
@@ -498,7 +498,7 @@ class RobotsCache:
         elapsed = now - before.updated_at
         return unreachable_seconds(before.unreachable_for, attempts, elapsed, limit)
 
-    def _take(
+    def _make_known(
         self, origin: Origin, entry: Entry, *, is_stored: bool = False
     ) -> OriginState:
         """Make *entry* what is known of *origin*, and its status what the entry says
@@ -524,7 +524,7 @@ class RobotsCache:
             means = in_outage(entry, now, self._settings)
             # This is running time, worked out once: the clock may be set before the
             # attempt is due.
-            retry_at = self._running() + max(0.0, until - now)
+            retry_at = self._running_time() + max(0.0, until - now)
             news = Failed(means, until, retry_at, setting)
         elif entry.fetched_at is not None:
             news = Answered(until, setting, forbids_all)

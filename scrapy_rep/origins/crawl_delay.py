@@ -47,14 +47,14 @@ class CrawlDelay(ResolutionListener):
         self._obey_global = settings.obey_global_group
         self._is_dry_run = settings.dry_run
         limit = settings.crawl_delay
-        self._longest_kept = 0.0
+        self._cut_to = 0.0
         """Seconds: longer delays are cut to this. 0: no delays are kept."""
         if isinstance(limit, DelayLimit):
-            self._longest_kept = limit.most
-        self._max_delay = settings.max_delay
+            self._cut_to = limit.most
+        self._refuse_above = settings.max_delay
         """Seconds: origins that ask for more are not crawled. None: there is no such
         limit."""
-        self.may_refuse = self._max_delay is not None
+        self.may_refuse = self._refuse_above is not None
         """Whether :meth:`refusal` may return a decision. If not, it needn't be
         called."""
         self._agents = agents
@@ -72,7 +72,7 @@ class CrawlDelay(ResolutionListener):
         """Requests whose slot Scrapy chose, and not the user."""
         self._turns: Turns | None = None
         """None if this process keeps delays alone."""
-        if not self._longest_kept:
+        if not self._cut_to:
             return
         if storage is not None and storage.shares_turns and not self._is_dry_run:
             self._turns = Turns(context, storage, self._delay_of)
@@ -86,7 +86,7 @@ class CrawlDelay(ResolutionListener):
         """Return the seconds between two requests to the origin, for the record; 0 if
         its robots.txt asks for none. A delay longer than ``REP_CRAWL_DELAY`` is cut to
         that, unless such delays keep origins from being crawled."""
-        if self._max_delay is None:
+        if self._refuse_above is None:
             return self._kept_seconds(state, chain)
         slowest = self._slowest(state, chain)
         return 0.0 if slowest is None else slowest.seconds
@@ -97,12 +97,12 @@ class CrawlDelay(ResolutionListener):
         slowest = self._slowest(state, chain)
         if slowest is None:
             return 0.0
-        return min(slowest.seconds, self._longest_kept)
+        return min(slowest.seconds, self._cut_to)
 
     def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
         """Return the line that asks for the longest delay; None if there is none, or no
         delays are kept."""
-        if not self._longest_kept:
+        if not self._cut_to:
             return None
         return self._pace(state, chain).slowest
 
@@ -115,9 +115,9 @@ class CrawlDelay(ResolutionListener):
         """Return the decision against all URLs of an origin that asks for a longer
         delay than is allowed, if such origins are not crawled; None if it may be
         crawled."""
-        if self._max_delay is None or state.robots is None:
+        if self._refuse_above is None or state.robots is None:
             return None
-        return too_slow(state.robots, chain, self._obey_global, self._max_delay)
+        return too_slow(state.robots, chain, self._obey_global, self._refuse_above)
 
     def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
@@ -150,7 +150,7 @@ class CrawlDelay(ResolutionListener):
             key = self._slots.key_of(request.url)
             self._slow_down(key, state, chain)
             if self._turns is not None:
-                self._turns.queued(key)
+                self._turns.note_queued(key)
         visit_time = self._pace(state, chain).visit_time
         if visit_time is None:
             return
@@ -171,7 +171,7 @@ class CrawlDelay(ResolutionListener):
                 chain = self._agents.chain_sent(request)
                 self._slow_down(key, state, chain)
         if self._turns is not None:
-            self._turns.queued(key)
+            self._turns.note_queued(key)
 
     def _left_downloader(self, request: Request) -> None:
         """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise
@@ -180,7 +180,7 @@ class CrawlDelay(ResolutionListener):
         chose stays."""
         if self._turns is not None:
             key = request.meta.get(SLOT_KEY, "")
-            self._turns.came_back(key, request)
+            self._turns.note_return(key, request)
         if request in self._placed_by_scrapy:
             self._placed_by_scrapy.discard(request)
             request.meta.pop(SLOT_KEY, None)

@@ -208,8 +208,8 @@ class Hop:
             self.slot.close()
         # Handlers that send `bytes_received` were stopped before
         # (Fetcher._bytes_received()).
-        is_cut = len(response.body) > READ_BYTES
-        if is_cut or "Content-Encoding" in response.headers:
+        is_too_long = len(response.body) > READ_BYTES
+        if is_too_long or "Content-Encoding" in response.headers:
             response = keep_what_counts(response, transfer)
         return response
 

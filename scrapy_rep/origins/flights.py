@@ -2,7 +2,7 @@
 the queues of those who wait for them (queue.py). docs/DESIGN.md, "A fetch", tells what
 happens to one.
 
-Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
+Whatever happens to an origin or to its queue ends with :meth:`Flights.set_alarm_or_forget`, which
 sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
 """
 
@@ -131,22 +131,22 @@ class Flights:
         """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
         """Calls for each origin when the next step for its queue is due."""
-        self._first: _Line = OrderedDict()
+        self._first_attempts: _Line = OrderedDict()
         """First attempts that are queued."""
-        self._again: _Line = OrderedDict()
+        self._retries: _Line = OrderedDict()
         """Retries that are queued."""
         self._take_off_soon: CallLaterResult | None = None
         """Calls :meth:`_take_off` in the next step of the event loop; None if that
         isn't needed."""
-        self._running = 0
+        self._running_count = 0
         """How many are in flight."""
-        self._quick = 0
+        self._quick_count = 0
         """How many of these aren't slow."""
         self._slow: _Line = OrderedDict()
         """Those that are slow."""
         self._telling: set[Flight] = set()
         """Flights of whose answers listeners are being told."""
-        self._end = Flight(Origin("", "", 0), Request("data:,"))
+        self._flight_at_end = Flight(Origin("", "", 0), Request("data:,"))
         """The flight that those get who ask once the spider closes. It has landed by
         then; before, it has no result."""
         concurrency = concurrency_of(crawler)
@@ -188,7 +188,7 @@ class Flights:
         return False
 
     def queue_of(self, origin: Origin) -> Queue:
-        """Return the queue of *origin*, a new one if there is none. :meth:`settle`
+        """Return the queue of *origin*, a new one if there is none. :meth:`set_alarm_or_forget`
         forgets it again."""
         queue = self.queues.get(origin)
         if queue is None:
@@ -209,7 +209,7 @@ class Flights:
     async def next_answer(self, origin: Origin) -> OriginState:
         """Wait for the next answer of *origin*, which is asked when its next attempt is
         due."""
-        if self._end.result is not None:
+        if self._flight_at_end.result is not None:
             raise CrawlEnding
         queue = self.queue_of(origin)
         return await self._wait_among(queue.callers, queue, None)
@@ -220,15 +220,15 @@ class Flights:
         """Wait among *callers*, who belong to *queue*, until they are told a result."""
         caller: Deferred[OriginState] = Deferred()
         callers.append(caller)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
         try:
             return await within(seconds, caller, StillWaiting())
         finally:
             if caller in callers:
                 callers.remove(caller)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
-    def settle(self, queue: Queue) -> None:
+    def set_alarm_or_forget(self, queue: Queue) -> None:
         """Set the alarm of *queue* anew, since something has changed; forget the queue
         if nobody needs it any more."""
         origin = queue.origin
@@ -263,7 +263,7 @@ class Flights:
             # The next step is looked up anew each time, since what one step has changed
             # (a fetch has begun, say) may make another needless.
             step = self._due_step(queue, done)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
 
     def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
         """Return a step that is due for *queue*, and not among those *done* just
@@ -300,7 +300,7 @@ class Flights:
         """Let another flight have the place of *flight* among the quick ones."""
         flight.is_slow = True
         self._slow[flight] = None
-        self._quick -= 1
+        self._quick_count -= 1
         self._take_off()
 
     # Fetches
@@ -310,8 +310,8 @@ class Flights:
     ) -> Flight:
         """Return the flight to *origin*, or begin one for *request*. *again*: a retry;
         then an answer that is just being told doesn't count."""
-        if self._end.result is not None:  # the spider closes
-            return self._end
+        if self._flight_at_end.result is not None:  # the spider closes
+            return self._flight_at_end
         queue = self.queue_of(origin)
         if queue.fetch is not None:
             return queue.fetch
@@ -325,14 +325,14 @@ class Flights:
             again=again,
             began_at=now,
         )
-        queue.begin(flight, now)
-        line = self._again if again else self._first
+        queue.begin_fetch(flight, now)
+        line = self._retries if again else self._first_attempts
         line[flight] = None
         # It doesn't take off now, since the caller may be a handler, which must return
         # before it is called back.
         if self._take_off_soon is None:
             self._take_off_soon = call_later(0, self._take_off)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
         return flight
 
     def _take_off(self) -> None:
@@ -340,13 +340,16 @@ class Flights:
         self._take_off_soon = None
         if self._slow_give_way:
             self._put_off_slow()
-        while self._first or self._again:
-            if self._running >= self._max_running or self._quick >= self._max_quick:
+        while self._first_attempts or self._retries:
+            if (
+                self._running_count >= self._max_running
+                or self._quick_count >= self._max_quick
+            ):
                 break
-            line = self._first or self._again
+            line = self._first_attempts or self._retries
             flight, _ = line.popitem(last=False)
-            self._running += 1
-            self._quick += 1
+            self._running_count += 1
+            self._quick_count += 1
             flight.has_place = True
             queue = self.queues[flight.origin]
             queue.take_off(self.clock())
@@ -357,15 +360,15 @@ class Flights:
             # its place.
             flight.running.addErrback(self._came_down, flight)
             # Without asyncio, the fetch may have ended already.
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
         fetch that is broken off doesn't count as an attempt. It is made again when no
         first attempt waits, and may then take twice as long. So, in the end, a silent
         origin keeps its place until its fetch has failed."""
-        free_places = self._max_running - self._running
-        without_place = max(0, len(self._first) - free_places)
+        free_places = self._max_running - self._running_count
+        without_place = max(0, len(self._first_attempts) - free_places)
         # Some slow flights were cancelled already, and have not ended yet. These are
         # left out.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
@@ -376,10 +379,10 @@ class Flights:
             flight.is_abandoned = True
             flight.is_put_off = True
             queue.put_off(later, self.clock())
-            self._again[later] = None
+            self._retries[later] = None
             assert flight.running is not None
             flight.running.cancel()
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _came_down(self, failure: Failure, flight: Flight) -> Failure | None:
         """Note that the task of *flight* has ended with a *failure*."""
@@ -394,11 +397,11 @@ class Flights:
         if not flight.has_place:
             return
         flight.has_place = False
-        self._running -= 1
+        self._running_count -= 1
         if not flight.is_slow:
-            self._quick -= 1
+            self._quick_count -= 1
         self._slow.pop(flight, None)
-        is_place_needed = self._first or self._again
+        is_place_needed = self._first_attempts or self._retries
         if is_place_needed and self._take_off_soon is None:
             # The next one doesn't take off now, since without asyncio hundreds might
             # end at once, each within the call that ends the one before.
@@ -428,7 +431,7 @@ class Flights:
         if queue.callers:
             flight.callers = queue.remove_callers()
         queue.being_told.append(flight)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
         self._telling.add(flight)
         try:
             for listener in self._listeners:
@@ -466,7 +469,7 @@ class Flights:
             self._notify_of_failure(flight, flight.result)
         finally:
             self._give_up(queue, flight.result)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _notify_of_failure(self, flight: Flight, error: Exception) -> None:
         """Tell the listeners that *flight* has no answer, and why."""
@@ -488,7 +491,7 @@ class Flights:
         flight.result = flight.state
         if flight.callers:
             tell(flight.callers, flight.state)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
 
     def _apply(self, queue: Queue) -> None:
         """Let those who wait go on by what is known, though no fetch has just ended."""
@@ -517,14 +520,14 @@ class Flights:
             return
         if queue.is_empty:
             self._cancel(queue, queue.fetch)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _cancel(self, queue: Queue, flight: Flight) -> None:
         """Cancel *flight*, whose place becomes free when its task has ended."""
         flight.is_abandoned = True
         queue.end_fetch(flight, self.clock())
-        self._first.pop(flight, None)
-        self._again.pop(flight, None)
+        self._first_attempts.pop(flight, None)
+        self._retries.pop(flight, None)
         if flight.running is not None:  # otherwise it was queued
             flight.running.cancel()
 
@@ -534,7 +537,7 @@ class Flights:
         if self._take_off_soon is not None:
             self._take_off_soon.cancel()
             self._take_off_soon = None
-        self._end.result = CrawlEnding()
+        self._flight_at_end.result = CrawlEnding()
         for queue in list(self.queues.values()):
             callers = queue.remove_callers()
             for flight in queue.being_told:
@@ -545,8 +548,8 @@ class Flights:
             if queue.fetch is not None:
                 flight = queue.fetch
                 self._cancel(queue, flight)
-                flight.result = self._end.result
-            tell(callers, self._end.result)
+                flight.result = self._flight_at_end.result
+            tell(callers, self._flight_at_end.result)
 
 
 def _as_bug(error: BaseException) -> Exception:

@@ -124,7 +124,7 @@ class Owner(Protocol):
     def clock(self) -> float:
         """Return for how many seconds the crawl has run."""
 
-    def settle(self, queue: Queue) -> None:
+    def set_alarm_or_forget(self, queue: Queue) -> None:
         """Set the alarm of *queue* anew, since something has changed."""
 
     async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
@@ -222,7 +222,7 @@ class Flight:
         now = self.owner.clock() if self.owner is not None else 0.0
         return self.began_at + seconds - now
 
-    def queued(self, is_queued: bool) -> None:
+    def note_queued(self, is_queued: bool) -> None:
         """Note that it has entered a queue of the downloader or behind another process,
         or has left it. That time doesn't count against those who wait."""
         if self.owner is None:
@@ -236,7 +236,7 @@ class Flight:
         # and it is set anew.
         if not is_queued:
             self.sent_at = now
-            self.owner.settle(queue)
+            self.owner.set_alarm_or_forget(queue)
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer. Raises ``StillWaiting`` after *seconds*, ``CrawlEnding``
@@ -316,7 +316,7 @@ class Queue:
     leaving_held: int = 0
     """How many of :attr:`leaving` have been held; the others have only waited."""
 
-    # How many there are, kept up to date by :meth:`report`
+    # How many there are, kept up to date by :meth:`recount`
     count: int = 0
     """How many requests have been held, including those that are about to leave."""
     unheld: int = 0
@@ -377,7 +377,7 @@ class Queue:
 
     # Its fetch
 
-    def begin(self, fetch: Flight, now: float) -> None:
+    def begin_fetch(self, fetch: Flight, now: float) -> None:
         """Wait for *fetch*, which stands in our queue (flights.py) so far. The time
         there doesn't count."""
         self.fetch = fetch
@@ -405,7 +405,7 @@ class Queue:
             self.run_clock(now, runs=True)
             if self.lateness is not Lateness.NOT_LATE:
                 self.lateness = Lateness.NOT_LATE
-                self.report()
+                self.recount()
 
     def remove_callers(self) -> list[Deferred[OriginState]]:
         """Remove and return the callers, who are going to be told."""
@@ -443,7 +443,7 @@ class Queue:
         """Whether nobody is in it."""
         return not (self.has_requests or self.callers)
 
-    def report(self) -> None:
+    def recount(self) -> None:
         """Count its requests anew, here and in :attr:`tally`. Whatever changes the
         queue's lengths, or how late its fetch is, ends with this."""
         count = len(self.held) + self.leaving_held
@@ -466,7 +466,7 @@ class Queue:
     def become_late(self, lateness: Lateness) -> None:
         """Note that the answer to the fetch is late, or very late."""
         self.lateness = lateness
-        self.report()
+        self.recount()
 
     def forget_past(self) -> None:
         """Forget what was about requests from the scheduler, of which none is left."""
@@ -486,14 +486,14 @@ class Queue:
         """Let *held* wait."""
         self.waiting.append(held)
         self.oldest_bound = min(self.oldest_bound, held.since)
-        self.report()
+        self.recount()
 
     def recover(self, requests: list[Held]) -> None:
         """Hold *requests*, which an earlier run has held."""
         self.held += requests
         heapify(self.held)
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
         """Hold the first *count* of those that wait. *keep* returns each as it is to be
@@ -504,7 +504,7 @@ class Queue:
         self.without_room = len(self.waiting)
         for held in moving:
             heappush(self.held, keep(held))
-        self.report()
+        self.recount()
         return moving
 
     def dismiss_waiting(self) -> list[Held]:
@@ -512,7 +512,7 @@ class Queue:
         dismissed = self.waiting
         self.waiting = []
         self.without_room = 0
-        self.report()
+        self.recount()
         return dismissed
 
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
@@ -521,7 +521,7 @@ class Queue:
         are_to_fail = why is not None
         if self.fails != are_to_fail:
             # Those that are about to leave would do so for the other reason.
-            self.recall(now)
+            self.recall_leaving(now)
         self.fails = are_to_fail
         if why is not None:
             self.why = why
@@ -542,7 +542,7 @@ class Queue:
         self.waiting = []
         self.without_room = 0
         self.oldest_bound = math.inf
-        self.report()
+        self.recount()
 
     def _let_older_leave(self, before: float) -> None:
         """Let those leave that came until *before*, and the others stay."""
@@ -553,15 +553,15 @@ class Queue:
         self.waiting = _move_older(self.waiting, self.leaving, before)
         self._limit_without_room()
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def join_leaving(self, request: Held) -> None:
         """Let *request* stand among those that are about to leave, by its priority and
         number."""
         heappush(self.leaving, request)
-        self.report()
+        self.recount()
 
-    def recall(self, now: float) -> None:
+    def recall_leaving(self, now: float) -> None:
         """Keep those that were about to leave. The time of those that had been released
         begins anew: an answer had come for them, so what follows is another wait."""
         if not self.leaving:
@@ -579,7 +579,7 @@ class Queue:
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
         """Remove those that wait or are held for which *is_taken* is true. Return them
@@ -593,7 +593,7 @@ class Queue:
         self.held = list(filterfalse(is_taken, self.held))
         heapify(self.held)
         self._limit_without_room()
-        self.report()
+        self.recount()
         return sorted(taken)
 
     def _limit_without_room(self) -> None:
@@ -622,7 +622,7 @@ class Queue:
         held = heappop(self.leaving)
         if held.was_held:
             self.leaving_held -= 1
-        self.report()
+        self.recount()
         return held
 
 

@@ -41,18 +41,18 @@ class Turns:
         self._isolated = Isolation(context.crawler)
         """Logs a bug within its block in place of raising it (engine/log.py)."""
 
-    def queued(self, key: str) -> None:
+    def note_queued(self, key: str) -> None:
         """Note that a request is about to queue in the slot *key*. If the slot is
         slowed, pace it."""
         slot = self._slots.paced(key, take=True)
         if slot is not None:
             call_later(0, self._send_next, key)  # by then, the request is in the queue
 
-    def came_back(self, key: str, request: Request) -> None:
+    def note_return(self, key: str, request: Request) -> None:
         """Note that the transfer of *request*, from the slot *key*, has ended."""
         slot = self._slots.paced(key)
         if slot is not None:
-            slot.came_back(request)
+            slot.note_return(request)
             self._send_next(key)
 
     def _send_next(self, key: str) -> None:
