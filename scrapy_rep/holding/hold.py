@@ -139,8 +139,9 @@ class HeldRequests:
         if not moved:
             return []
 
-        # Count those that are held after a failure apart from those for which there was
-        # none yet, or which are only held since the crawl ends.
+        # Count those that are held after a failure. Those that are held before any
+        # failure, or only since the crawl ends, are counted when a failure comes, if
+        # one does (Holding._count_unanswered).
         if queue.is_answered and not everything:
             self._count("rep/held/unreachable", len(moved))
         else:
@@ -425,13 +426,14 @@ class Releases:
             self._give_up_first(queue, held)
             return held.request
 
-        # It stays if the answer that released it is too old by now.
+        # The request stays if the answer that released it is too old by now.
         request = held.request
         now = self._held.now()
         if now >= queue.good_until and self._refetch_if_stale(queue, request):
             return None
 
-        # It stays if its download slot is full, unless a later one has overtaken it.
+        # The request stays if its download slot is full, unless a later request to the
+        # origin has overtaken it.
         slots = self._engine.slots
         if queue.on_their_way:
             queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
@@ -440,7 +442,7 @@ class Releases:
             queue.replace_first(held)  # if it was read from disk, it needn't be again
             return None
 
-        # It leaves, and is counted and announced if it was held.
+        # The request leaves. If it was held, it is counted and announced.
         queue.was_overtaken = False
         queue.on_their_way.append(request)
         queue.pop_first()

@@ -117,7 +117,7 @@ class Holding(WaitingRoom):
         """The file under JOBDIR; None without a JOBDIR. While it is open, it is
         ``held.disk`` too."""
         self.closing = False
-        """Whether the spider closes; then nothing leaves the gate any more."""
+        """Whether the spider closes. Then nothing leaves the gate any more."""
         origins.flights.serve(self)
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -322,7 +322,8 @@ class Holding(WaitingRoom):
             self.releases.add(queue, Drop.after(error))
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
-        """Hold those that wait in *queue*, as far as there is room. Drop the others."""
+        """Hold those that wait in *queue*, as far as there is room. Get rid of the
+        others."""
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.count:
@@ -523,8 +524,8 @@ class Holding(WaitingRoom):
         return None
 
     async def _maintain_disk(self) -> None:
-        """Maintain the file of held requests, every second. Open it if that hasn't
-        worked so far."""
+        """Maintain the file of held requests, every second. Open the file if that
+        hasn't worked so far."""
         if self._disk is None:
             return
         if self.held.disk is None:

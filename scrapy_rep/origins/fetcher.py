@@ -153,6 +153,7 @@ class Hop:
     origin: Origin
     """The origin of the URL."""
     allowance: Allowance
+    """How long the transfers may take."""
     on_queue: OnQueue
     """Tells those who wait whether the request stands in a queue of the downloader."""
     is_elsewhere: bool = False
@@ -162,7 +163,7 @@ class Hop:
     running: Deferred[Response] | None = None
     """The download in progress."""
     is_over: bool = False
-    """Whether nobody waits for it any more."""
+    """Whether nobody waits for the download any more."""
     slot: ExitStack = field(default_factory=ExitStack)
     """While this stack is open, the downloader may have one request more
     (``EngineAccess.extra_slot()``). It may be closed twice."""

@@ -101,18 +101,19 @@ class Held(NamedTuple):
     fields, and leave in this order: urgent ones first, then early ones."""
 
     urgency: int
-    """Its negated priority."""
+    """The request's negated priority."""
     number: int
-    """Increases as requests come to the gate. Those of an earlier run have negative
-    numbers."""
+    """A number that increases as requests come to the gate. Those of an earlier run
+    have negative numbers."""
     since: float
-    """When it came, in seconds of its queue's clock."""
+    """When the request came, in seconds of its queue's clock."""
     request: Request = None  # type: ignore[assignment]
     """The request itself; None: it is on disk, and hasn't been read so far."""
     row: int | None = None
-    """Its row on disk (holding/disk.py); None: it is in memory only."""
+    """The request's row on disk (holding/disk.py); None: it is in memory only."""
     was_held: bool = False
-    """Whether it has been held; otherwise it has only waited for a first answer."""
+    """Whether the request has been held; otherwise it has only waited for a first
+    answer."""
 
 
 class Owner(Protocol):
@@ -157,29 +158,30 @@ class Flight:
     owner: Owner | None = None
     """What made this flight; None for one that nobody waits for (in tests)."""
     again: bool = False
-    """Whether it is a retry. Requests are held for the origin already. Retries give way
-    to first fetches."""
+    """Whether the flight is a retry: requests are held for the origin already. Retries
+    give way to first fetches."""
     began_at: float = 0.0
-    """When it was needed first."""
+    """When the flight was needed first."""
     took_off_at: float | None = None
-    """When it left our line; None before."""
+    """When the flight left our line; None before."""
     sent_at: float | None = None
-    """When its request last left a queue (the downloader's, or that behind another
-    process); None before."""
+    """When the request for robots.txt last left a queue (the downloader's, or that
+    behind another process); None before."""
     has_place: bool = False
-    """It is in flight, and has one of the places that flights may have at a time."""
+    """Whether the flight has one of the places that flights may have at a time."""
     is_slow: bool = False
-    """It has been in flight for long (:data:`SLOW_SECONDS`), so another one may have
-    its place among the quick ones, which aren't slow."""
+    """Whether the flight has been under way for long (:data:`SLOW_SECONDS`). Then
+    another one may have its place among the quick flights, which aren't slow."""
     patience: int = 1
-    """How many times as long as others it may be in flight before it is slow."""
+    """How many times as long as others the flight may be under way before it is
+    slow."""
     is_abandoned: bool = False
-    """We cancelled it."""
+    """Whether we cancelled the flight."""
     is_put_off: bool = False
-    """We cancelled it for others that needed its place. Another flight to this origin
-    is queued instead."""
+    """Whether we cancelled the flight for others that needed its place. Another flight
+    to this origin is queued instead."""
     running: Deferred[Any] | None = None
-    """Its task; None while it is queued."""
+    """The flight's task; None while the flight is queued."""
 
     # Set by the cache, which fetches (cache.py).
     fetches: int = 0
@@ -193,7 +195,7 @@ class Flight:
     """The answer to this process; None if another process's answer came from the
     storage."""
     outcome: Outcome | None = None
-    """What the answer means, whoever got it."""
+    """What the answer means, whichever process got it."""
 
     # Set by the flights when the answer is known.
     answered_at: float = 0.0
@@ -201,10 +203,10 @@ class Flight:
     state: OriginState | None = None
     """What the answer has made known."""
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """While it is being told, those who wait for it in coroutines of their own. Before,
-    they are in the origin's queue (:attr:`Queue.callers`)."""
+    """While the answer is being told, those who wait for it in coroutines of their own.
+    Before, they are in the origin's queue (:attr:`Queue.callers`)."""
     result: OriginState | Exception | None = None
-    """What those who wait are told; None until it has landed."""
+    """What those who wait are told; None until the flight has landed."""
 
     def later(self) -> Flight:
         """Return a flight that asks again in place of this one, which is put off. It
@@ -219,7 +221,8 @@ class Flight:
         )
 
     def remaining(self, seconds: float) -> float:
-        """Return how many of the *seconds* since the flight began are left."""
+        """Return how many of some *seconds* are left, which count from when the flight
+        was needed first."""
         now = self.owner.clock() if self.owner is not None else 0.0
         return self.began_at + seconds - now
 
@@ -302,15 +305,15 @@ class Queue:
     lateness: Lateness = Lateness.NOT_LATE
     """How long the answer to :attr:`fetch` has been awaited."""
 
-    # Who is in it
+    # Who is in the queue
     callers: list[Deferred[OriginState]] = field(default_factory=list)
     """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or to
     the next one."""
     waiting: list[Held] = field(default_factory=list)
     """Requests that wait, in the order in which they came."""
     without_room: int = 0
-    """How many of :attr:`waiting`, from its beginning, should have been held, but too
-    many are held already."""
+    """How many of :attr:`waiting`, from its beginning, should have been held, but
+    weren't, since too many are held already."""
     held: list[Held] = field(default_factory=list)
     """A heap of requests that are held."""
     leaving: list[Held] = field(default_factory=list)
@@ -326,21 +329,23 @@ class Queue:
     counted: int = 0
     """How many count towards the limit of requests that may wait for first answers."""
     has_requests: bool = False
-    """Whether requests from the scheduler are in it."""
+    """Whether requests from the scheduler are in the queue."""
 
     # About those that leave
     fails: bool = False
     """Whether those that leave fail; otherwise they are released. This is not about
     those that stay or come later."""
     why: Drop = NO_REASON
-    """Why they fail, if they do."""
+    """Why those that leave fail, if they do."""
     released_at: float = 0.0
-    """When the answer came that releases them, in seconds of this queue's clock."""
+    """When the answer came that releases those that leave, in seconds of this queue's
+    clock."""
     good_until: float = 0.0
-    """Until when, in the crawl's running time, that answer releases them, even if the
+    """Until when, in the crawl's running time, an answer releases requests, even if the
     answer may not be kept so long."""
     has_turn: bool = False
-    """Whether the gate is going to let some leave."""
+    """Whether the queue has a turn: the gate is going to let a request leave, if any
+    may."""
     on_their_way: list[Request] = field(default_factory=list)
     """Requests that have left, and may not have reached their download slot."""
     was_overtaken: bool = False
@@ -353,9 +358,9 @@ class Queue:
     the time of held requests was over (policy.py)."""
     is_answered: bool = False
     """Whether an answer, or at least a failure, has come since there was somebody in
-    it."""
+    the queue."""
     unanswered: int = 0
-    """How many of the held requests never had an answer."""
+    """How many requests were held before there was any answer or failure."""
     released: int = 0
     """How many requests were released."""
     given_up: int = 0
@@ -367,15 +372,15 @@ class Queue:
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     oldest_bound: float = math.inf
-    """A time of its clock: none of the requests that wait or are held came earlier, but
-    the oldest of them may have come later. To keep this time exact would take a search
-    for each request that leaves; :meth:`find_oldest` makes it exact."""
+    """A time of the queue's clock: none of the requests that wait or are held came
+    earlier, but the oldest of them may have come later. To keep this time exact would
+    take a search for each request that leaves; :meth:`find_oldest` makes it exact."""
     stopped_at: float | None = None
-    """When its clock was stopped; None while the clock runs."""
+    """When the queue's clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
-    """Seconds for which its clock stood still earlier."""
+    """Seconds for which the queue's clock stood still earlier."""
     _clock_before: float = 0.0
-    """What its clock showed when the fetch took off."""
+    """What the queue's clock showed when the fetch took off."""
 
     # Its fetch
 
@@ -400,8 +405,8 @@ class Queue:
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more, since it has ended. Another one may have taken its
-        place before."""
+        """Wait for *fetch* no more, since it has ended. Another fetch may have taken
+        its place in the queue before."""
         if self.fetch is fetch:
             self.fetch = None
             self.run_clock(now, runs=True)
@@ -443,12 +448,12 @@ class Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether nobody is in the queue."""
         return not (self.has_requests or self.callers)
 
     def recount(self) -> None:
-        """Count its requests anew, here and in :attr:`tally`. Whatever changes the
-        queue's lengths, or how late its fetch is, ends with this."""
+        """Count the queue's requests anew, here and in :attr:`tally`. Whatever changes
+        the queue's lists, or how late its fetch is, ends with this method."""
         count = len(self.held) + self.leaving_held
         unheld = len(self.waiting) + len(self.leaving) - self.leaving_held
         counted = unheld
