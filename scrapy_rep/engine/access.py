@@ -159,8 +159,8 @@ class StopAtStart:
         )
         if self._in_shell:
             return  # if the crawl ended, the shell's fetch() would wait for ever
-        # While paused, nothing leaves the scheduler. With a JOBDIR, requests wait for
-        # the next run.
+        # While the engine is paused, nothing leaves the scheduler. With a JOBDIR,
+        # requests stay there for the next run.
         self._crawler.engine.pause()
         deferred_from_coro(self._close())
 

@@ -442,12 +442,14 @@ class Releases:
             queue.replace_first(held)  # if it was read from disk, it needn't be again
             return None
 
-        # The request leaves. If it was held, it is counted and announced.
+        # The request leaves.
         queue.was_overtaken = False
         queue.on_their_way.append(request)
         queue.pop_first()
         waited = max(0.0, queue.released_at - held.since)
         queue.longest = max(queue.longest, waited)
+
+        # If it was held, and had not only waited, count and announce that.
         if held.was_held:
             disk = self._held.disk
             if disk is not None:

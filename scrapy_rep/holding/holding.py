@@ -650,7 +650,8 @@ class HoldLog:
         crawl can only wait."""
         total = sum(queue.count for queue in queues)
         named = nlargest(_NAMED_ORIGINS, queues, key=attrgetter("count"))
-        unnamed_count = total  # until those that are named have been taken off
+        # Say of each what it has. The rest is left to the others.
+        unnamed_count = total
         parts = []
         for queue in named:
             unnamed_count -= queue.count
@@ -660,6 +661,7 @@ class HoldLog:
         if unnamed_origins:
             origins = counted(unnamed_origins, "other origin")
             parts.append(f"{unnamed_count:,} to {origins}")
+
         values = {
             "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(total, "request"),

@@ -425,6 +425,7 @@ class RobotsCache:
                 maximum=settings.cache_max_ttl,
             )
 
+        # What storages keep of the answer.
         entry = Entry(
             str(origin),
             outcome=answer.outcome,

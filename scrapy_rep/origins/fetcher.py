@@ -66,8 +66,8 @@ that wait for them."""
 
 
 class OnQueue(Protocol):
-    """Is called when a request of ours enters a queue of the downloader, and when it
-    leaves the queue. The time between is nobody's fault."""
+    """Is called when a request of ours enters a queue of the downloader (*is_queued*),
+    and when it leaves the queue. The time between is nobody's fault."""
 
     def __call__(self, is_queued: bool) -> object: ...
 
@@ -79,9 +79,10 @@ _META: dict[str, Any] = {
     "dont_cache": True,
     "dont_merge_cookies": True,
     "allow_offsite": True,
+    # No limits: the fetcher cuts bodies itself.
     "download_maxsize": 0,
     "download_warnsize": 0,
-    # The status of a cut answer counts, too.
+    # The status of an answer counts even if its body ends too early.
     "download_fail_on_dataloss": False,
     # curl and browsers log in with these.
     "ftp_user": "anonymous",
@@ -114,15 +115,16 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 """Statuses with which a proxy may answer in place of the origin."""
 
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
-"""Headers by which a proxy marks such an answer as its own: of RFC 9209, of Squid, and
-of RFC 9110."""
+"""Headers by which a proxy marks such an answer as its own: the first of RFC 9209, the
+second of Squid, the third of RFC 9110."""
 
 _MAX_TARGET = 120
-"""Characters of a refused redirect's target that are shown."""
+"""How many characters of a refused redirect's target are shown."""
 
 
 class InvalidStatus(ValueError):
-    """The status is none of HTTP's. Download handlers pass on any number of digits."""
+    """The status of a response is none of HTTP's. Download handlers pass on a number of
+    any length."""
 
 
 @dataclass(slots=True)
@@ -368,6 +370,8 @@ class Fetcher:
         if hops == MAX_HOPS:
             note = f"more than {MAX_HOPS} redirects"
             return _missing(url, hops, response, note)
+
+        # A redirect that isn't followed says nothing about the robots.txt.
         target_origin = Origin.from_url(target)
         if await self.targets.refuses(target_origin, hop.origin):
             why = "the address is private; see REP_PRIVATE_HOSTS"

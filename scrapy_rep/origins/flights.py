@@ -328,7 +328,9 @@ class Flights:
         if queue.fetch is not None:
             return queue.fetch
         if queue.being_told and not again:
-            return queue.being_told[-1]
+            return queue.being_told[-1]  # the latest
+
+        # A new flight gets in line.
         now = self.clock()
         flight = Flight(
             origin,
