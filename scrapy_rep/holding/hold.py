@@ -346,7 +346,9 @@ class Releases:
         slots = self._engine.slots
         return not slots.is_full(held.request, queue.on_their_way)
 
-    def add(self, queue: Queue, why: Drop | None = None, before: float = inf) -> None:
+    def let_leave(
+        self, queue: Queue, why: Drop | None = None, before: float = inf
+    ) -> None:
         """Let the requests in *queue* leave. If there is a reason *why*, they are given
         up; otherwise they are released. *before*: a moment, in seconds of the queue's
         clock; only the requests that came until then leave."""

@@ -258,7 +258,7 @@ class Holding(WaitingRoom):
         # Step.HOLD and Step.COUNT_VERY_LATE: those that wait have waited for a first
         # answer for too long, so they are held; in a dry run, they leave.
         if self._settings.dry_run:
-            self.releases.add(queue)
+            self.releases.let_leave(queue)
             return
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
@@ -282,7 +282,7 @@ class Holding(WaitingRoom):
         # all have left.
         self._table.pin(state.origin)
         if not state.unreachable or self._settings.dry_run:
-            self.releases.add(queue)
+            self.releases.let_leave(queue)
             return
 
         # The origin is unreachable.
@@ -293,9 +293,11 @@ class Holding(WaitingRoom):
         elif self._policy.unreachable == "hold":
             reason = f"{state.entry.error}; the host is down"
             drop = Drop.of(state)._replace(reason=reason)
-            self.releases.add(queue, drop)
+            self.releases.let_leave(queue, drop)
         else:
-            self.releases.add(queue)  # the middleware drops them, or lets them pass
+            self.releases.let_leave(
+                queue
+            )  # the middleware drops them, or lets them pass
 
     def _count_unanswered(self, queue: Queue) -> None:
         """Count those in *queue* that were held for want of a first answer, since that
@@ -312,14 +314,14 @@ class Holding(WaitingRoom):
             self._give_up(queue)
             self._engine.wake()
         else:  # none is held: there was no room
-            self.releases.add(queue)  # its turn will call finished()
+            self.releases.let_leave(queue)  # its turn will call finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
         """Give up those in *queue*, since retrying can't help after a misconfiguration
         or a bug (*error*)."""
         if queue.has_requests:
             queue.is_answered = True
-            self.releases.add(queue, Drop.after(error))
+            self.releases.let_leave(queue, Drop.after(error))
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
         """Hold those that wait in *queue*, as far as there is room. Get rid of the
@@ -439,7 +441,7 @@ class Holding(WaitingRoom):
         last_failure = self._last_failure(queue)
         end = self._why_given_up(now - oldest)
         drop = last_failure._replace(reason=f"{last_failure.reason}; {end}")
-        self.releases.add(queue, drop, came_before)
+        self.releases.let_leave(queue, drop, came_before)
 
     def _last_failure(self, queue: Queue) -> Drop:
         """Return why there is no robots.txt so far for those in *queue*, and how many
@@ -547,7 +549,7 @@ class Holding(WaitingRoom):
         async for queue in self.held.recover(disk):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
             if self._settings.dry_run:
-                self.releases.add(queue)
+                self.releases.let_leave(queue)
             self._flights.set_alarm_or_forget(queue)
 
     def _spider_idle(self) -> None:
@@ -650,16 +652,16 @@ class HoldLog:
         crawl can only wait."""
         total = sum(queue.count for queue in queues)
         named = nlargest(_NAMED_ORIGINS, queues, key=attrgetter("count"))
-        # Say of each what it has. The rest is left to the others.
+        # Name the origins that have most of them, and count the others together.
         unnamed_count = total
         parts = []
         for queue in named:
             unnamed_count -= queue.count
             why = self._why(queue.origin)
             parts.append(f"{queue.count:,} to {queue.origin}: {why}")
-        unnamed_origins = len(queues) - len(named)
-        if unnamed_origins:
-            origins = counted(unnamed_origins, "other origin")
+        unnamed_origin_count = len(queues) - len(named)
+        if unnamed_origin_count:
+            origins = counted(unnamed_origin_count, "other origin")
             parts.append(f"{unnamed_count:,} to {origins}")
 
         values = {

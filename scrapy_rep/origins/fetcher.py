@@ -482,8 +482,8 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # With a project's own downloader, nothing is noted, since it doesn't tell when
-        # a request leaves its queue.
+        # With a project's own downloader, nothing is noted, since such a downloader
+        # doesn't tell when a request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hands_over:
             hop.on_queue(is_queued=True)
 
@@ -496,8 +496,8 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # This many bytes are enough, compressed or not, since decoding doesn't make
-        # them fewer.
+        # READ_BYTES are enough, compressed or not, since decoding doesn't make fewer
+        # bytes of them.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)
@@ -514,8 +514,8 @@ def _missing(url: str, hops: int, response: Response, note: str) -> Answer:
 
 def _check_for_proxy(response: Response, proxy: Any) -> None:
     """Raise :class:`ProxyError` if *response*, whose status is one of
-    :data:`_PROXY_STATUSES`, is a proxy's own answer. *proxy*: the one that was used, as
-    far as the request knows; a transparent one may be on the way, too."""
+    :data:`_PROXY_STATUSES`, is a proxy's own answer. *proxy*: the proxy that was used,
+    as far as the request knows; a transparent proxy may be on the way, too."""
     status = response.status
     is_marked = any(name in response.headers for name in _PROXY_HEADERS)
     if status == 407:

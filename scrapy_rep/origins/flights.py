@@ -225,8 +225,8 @@ class Flights:
     async def _wait_among(
         self, callers: list[Deferred[OriginState]], queue: Queue, seconds: float | None
     ) -> OriginState:
-        """Wait among *callers*, who belong to *queue*, until all of them are told a
-        result, but only for some *seconds* (None: no limit)."""
+        """Wait among *callers*, who belong to *queue*, until these are told a result.
+        Raise ``StillWaiting`` after some *seconds* (None: no limit)."""
         caller: Deferred[OriginState] = Deferred()
         callers.append(caller)
         self.set_alarm_or_forget(queue)
@@ -266,25 +266,25 @@ class Flights:
         queue = self.queues.get(origin)
         if queue is None:
             return
-        done: set[Step] = set()
-        step = self._due_step(queue, done)
+        done_now: set[Step] = set()
+        step = self._due_step(queue, done_now)
         while step is not None:
-            done.add(step)
+            done_now.add(step)
             self._act(queue, step, self.clock())
             # The next step is looked up anew each time, since what one step has changed
             # (a fetch has begun, say) may make another needless.
-            step = self._due_step(queue, done)
+            step = self._due_step(queue, done_now)
         self.set_alarm_or_forget(queue)
 
-    def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
-        """Return a step that is due for *queue*, and not among those *done* just
-        now."""
+    def _due_step(self, queue: Queue, done_now: set[Step]) -> Step | None:
+        """Return a step that is due for *queue*, and not among those that were done
+        just now."""
         now = self.clock()
         status, _ = self._status_of(queue.origin)
         all_steps = steps(status, queue, now, self.limits)
         for step, moment in all_steps.items():
             is_due = moment <= now + ROUNDING
-            if is_due and step not in done:
+            if is_due and step not in done_now:
                 return step
         return None
 

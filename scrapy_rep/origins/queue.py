@@ -688,10 +688,12 @@ def steps(
     if fetch is None and not queue.being_told and (stays or queue.callers):
         return _between_fetches(status, queue, now, limits)
 
-    # While a fetch is queued or in flight.
+    # A fetch is in flight.
     if fetch is not None and fetch.took_off_at is not None and not fetch.is_slow:
         seconds = fetch.patience * SLOW_SECONDS
         due[Step.FREE_PLACE] = fetch.took_off_at + seconds
+
+    # Requests wait or are held, and a fetch is queued or in flight.
     if fetch is not None and stays:
         if queue.lateness is Lateness.NOT_LATE:
             due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
@@ -700,8 +702,8 @@ def steps(
             due[Step.COUNT_VERY_LATE] = fetch.began_at + seconds
         if len(queue.waiting) > queue.without_room:
             due[Step.HOLD] = fetch.began_at + limits.grace
-        if queue.stopped_at is None:
-            # When the first request's time may be over, by the queue's clock.
+        if queue.stopped_at is None:  # while the clock stands still, no time ends
+            # When the oldest request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             # Those who wait for a fetch are given up only after its timeout. If it
@@ -734,7 +736,7 @@ def _between_fetches(
         if queue.waiting:  # a failure came, so those that wait are held now
             due[Step.APPLY] = now
         if queue.waiting or queue.held:
-            # When the first request's time may be over, by the queue's clock.
+            # When the oldest request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             due[Step.TIME_IS_OVER] = now + seconds_left

@@ -281,7 +281,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     for number in range(60):
         origin = Origin.from_url(f"http://{number}.example")
         table.hold_waiting(one := let_wait(table, origin, number))
-        releases.add(one)
+        releases.let_leave(one)
     change(path, "UPDATE held SET request = 5")
     wakes.clear()
     assert releases.next() is None
