@@ -295,9 +295,8 @@ class Holding(WaitingRoom):
             drop = Drop.of(state)._replace(reason=reason)
             self.releases.let_leave(queue, drop)
         else:
-            self.releases.let_leave(
-                queue
-            )  # the middleware drops them, or lets them pass
+            # In the middleware, the requests fail, or pass.
+            self.releases.let_leave(queue)
 
     def _count_unanswered(self, queue: Queue) -> None:
         """Count those in *queue* that were held for want of a first answer, since that
