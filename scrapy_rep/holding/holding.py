@@ -295,7 +295,7 @@ class Holding(WaitingRoom):
             drop = Drop.of(state)._replace(reason=reason)
             self.releases.let_leave(queue, drop)
         else:
-            # In the middleware, the requests fail, or pass.
+            # By REP_UNREACHABLE, the middleware drops these requests, or lets them pass.
             self.releases.let_leave(queue)
 
     def _count_unanswered(self, queue: Queue) -> None:
