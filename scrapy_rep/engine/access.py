@@ -49,36 +49,37 @@ SLOT_KEY = "download_slot"
 """The meta key under which Scrapy notes the download slot of a request."""
 
 HOP_KEY = "_rep_hop"
-"""The meta key of the object that downloads a request for a file of ours (robots.txt,
-say), see :class:`Downloads`."""
+"""The meta key of the object that downloads a request for a file that the package reads
+itself (robots.txt, say), see :class:`Downloads`."""
 
-# The clock by which Scrapy sets Slot.lastseen; time.time in older Scrapy.
+# The clock by which Scrapy sets Slot.lastseen: time.time in older Scrapy,
+# time.monotonic in newer.
 _clock = time.time
 if hasattr(downloader_module, "monotonic"):
     _clock = time.monotonic
 
-# The attribute of a slot that randomizes its delay: a fraction. In older Scrapy it is a
-# bool; True means the fraction 0.5.
+# The attribute of a slot that randomizes its delay. In newer Scrapy it is a fraction.
+# In older Scrapy it is a bool; True means the fraction 0.5.
 _JITTER = "randomize_delay"
 if hasattr(downloader_module.Slot, "jitter"):
     _JITTER = "jitter"
 _JITTER_OF_TRUE = 0.5
 
-# Where Scrapy keeps something of each request that it has seen. Nothing breaks if these
-# go away.
+# Where Scrapy keeps something of each request that it has seen. Nothing breaks if
+# Scrapy has no such caches any more.
 _CACHES: list[Any] = [
     getattr(httpobj, "_urlparse_cache", {}),
     getattr(request_utils, "_fingerprint_cache", {}),
 ]
 
 # A download slot may serve several origins and agents. At most this many of their crawl
-# delays are remembered, the longest ones. A delay that was dropped counts again once
+# delays are remembered, the longest ones. A delay that was forgotten counts again once
 # its origin is requested again.
 _MAX_DELAYS = 100
 
 Chain = tuple[str, ...]
-"""An agent: the names by which it looks for its rules in a robots.txt, in this
-order."""
+"""An agent: the names (product tokens) by which it looks for its rules in a robots.txt,
+in this order."""
 
 # Packages whose middlewares are known to let a refused request fail, and do nothing
 # else with it.
@@ -97,12 +98,13 @@ _COMMAND_MODULES = ("scrapy.commands.", "scrapy_rep.commands.")
 
 
 def concurrency_of(crawler: Crawler) -> int:
-    """Return ``CONCURRENT_REQUESTS``; Scrapy's default, 16, if it is 0: no limit."""
+    """Return ``CONCURRENT_REQUESTS``; if the setting is 0 (no limit), Scrapy's default,
+    16."""
     return crawler.settings.getint("CONCURRENT_REQUESTS") or 16
 
 
 def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
-    """Call *start* when the spider opens; at once if it has opened, as for a command
+    """Call *start* when the spider opens, or now if it has opened, as for a command
     that makes its parts while its crawl runs. *start* is a method, whose object must
     live as long as the crawl, since signals keep only weak references."""
     engine = None
@@ -115,15 +117,15 @@ def when_opened(crawler: Crawler, start: Callable[[], object]) -> None:
 
 
 def in_shell(crawler: Crawler) -> bool:
-    """Whether this is ``scrapy shell``, which makes its middlewares before its spider.
-    So the answer is right only while the middlewares are made."""
+    """Whether this is the crawl of ``scrapy shell``, which makes its middlewares before
+    its spider. So the answer is right only while the middlewares are made."""
     return crawler.spider is None
 
 
 def is_interactive(crawler: Crawler) -> bool:
     """Whether this is the crawl of a command that somebody waits for: ``scrapy shell``,
-    ``fetch``, ``view``, ``parse`` or ``check``. All but the shell put a start() of
-    theirs into the spider's class."""
+    ``fetch``, ``view``, ``parse`` or ``check``. Each of these but the shell puts a
+    ``start()`` of its own into the spider's class."""
     if in_shell(crawler):
         return True
     start = getattr(crawler.spidercls, "start", None)
@@ -144,7 +146,7 @@ class StopAtStart:
 
     def process_request(self, request: Request) -> None:
         """Refuse *request*, with the message about the wrong setting."""
-        if self._in_shell:  # which doesn't show an IgnoreRequest
+        if self._in_shell:  # the shell doesn't show an IgnoreRequest
             raise ValueError(self._message)
         raise IgnoreRequest(self._message)
 
@@ -157,14 +159,14 @@ class StopAtStart:
         )
         if self._in_shell:
             return  # if the crawl ended, the shell's fetch() would wait for ever
-        # While paused, nothing leaves the scheduler. With a JOBDIR, requests wait for
-        # the next run.
+        # While the engine is paused, nothing leaves the scheduler. With a JOBDIR,
+        # requests stay there for the next run.
         self._crawler.engine.pause()
         deferred_from_coro(self._close())
 
     async def _close(self) -> None:
-        """Close the spider, once the engine runs. Earlier, Scrapy would send no
-        ``engine_stopped``."""
+        """Close the spider, once the engine runs. If it were closed earlier, Scrapy
+        would send no ``engine_stopped``."""
         engine = self._crawler.engine
         await pause()
         # The engine runs once all handlers of engine_started are done, of which one may
@@ -175,9 +177,9 @@ class StopAtStart:
             await engine.close_spider_async(reason=_FINISH_REASON)
 
     def _engine_stopped(self) -> None:
-        """Make the crawl count as failed to start (`bootstrap_failed`, exit status 1),
-        as it does without a spider. An exception would do that too, but is logged with
-        its traceback."""
+        """Make the crawl count as failed to start (`bootstrap_failed`, exit status 1):
+        Scrapy counts one without a spider so. An exception at the start would have the
+        same effect, but is logged with its traceback."""
         self._crawler.spider = None
 
 
@@ -198,6 +200,8 @@ Action: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class _ClosingStep(NamedTuple):
+    """Something to do before the spider closes, and when."""
+
     stage: Stage
     action: Action
 
@@ -209,7 +213,9 @@ class Closing:
     def __init__(self, engine: ExecutionEngine) -> None:
         self._engine = engine
         self._close = engine.close_spider_async
+        """The engine's own method."""
         self._lock = DeferredLock()
+        """Held while the steps are done."""
         self._calls: list[dict[str, Any]] = []
         """The arguments (``reason``) of each call to close the spider."""
         self._steps: list[_ClosingStep] = []
@@ -240,8 +246,10 @@ class Closing:
         which must not shrink meanwhile.
         """
         self._calls.append(arguments)
-        self._engine.pause()  # it takes no more requests
+        self._engine.pause()  # the engine takes no more requests
         await pause()
+
+        # Do the steps, one call at a time.
         await maybe_deferred_to_future(self._lock.acquire())
         isolated = Isolation(self._engine.crawler)
         try:
@@ -254,8 +262,9 @@ class Closing:
                     await step.action()
         finally:
             self._lock.release()
-        # With _start, the engine might go on reading start(), and give requests to a
-        # closed scheduler.
+
+        # Close the spider. If the engine still had _start, it might go on reading
+        # start(), and give requests to a closed scheduler.
         self._engine._start = None
         self._engine.unpause()
         if self._engine.spider is not None:  # else another call closed it
@@ -273,7 +282,7 @@ class RunningClock:
         self._paused_at: float | None = None
         """When the crawl was paused; None if it runs."""
         self._paused_for = 0.0
-        """Seconds for which it was paused before."""
+        """Seconds for which it was paused before that."""
         when_opened(crawler, self._watch)
 
     def __call__(self) -> float:
@@ -292,7 +301,7 @@ class RunningClock:
 
         def paused() -> None:
             pause_engine()
-            if self._paused_at is None:
+            if self._paused_at is None:  # otherwise it is paused already
                 self._paused_at = time.monotonic()
 
         def unpaused() -> None:
@@ -331,14 +340,14 @@ class Downloads:
 
 
 class Trail:
-    """Follows requests that have a number each, such as a row in a file of ours, until
-    the crawl is done with them: until their callback's or errback's output was handled,
-    or no part of the crawl took them.
+    """Follows requests that have a number each, such as that of a row in a file of
+    ours, until the crawl is done with them: until their callback's or errback's output
+    was handled, or no part of the crawl took them.
 
-    The number is in a request's meta, so retries and redirects have it too, as does
-    what Scrapy's queue on disk returns. The number is removed from the meta when a
-    response is on its way to the callback, since callbacks copy the meta to requests
-    for other pages.
+    The number is in a request's meta, so retries and redirects carry it too, as does
+    what Scrapy's queue on disk returns. It is removed from the meta when a response is
+    on its way to the callback, since callbacks copy the meta to requests for other
+    pages.
     """
 
     def __init__(
@@ -355,10 +364,11 @@ class Trail:
         self.in_memory = in_memory
         self._on_done = on_done
         self._run = time.time_ns()
-        """Tells this run from others: Scrapy's queue may return a request with the
-        number of an earlier run."""
+        """A number that tells this run from others: Scrapy's queue on disk may return a
+        request that carries a number of an earlier run."""
         self._carriers: dict[int, int] = {}
-        """How many requests carry each number."""
+        """By number: how many requests carry it. The crawl is done with numbers that
+        aren't here."""
         self.in_progress: dict[Request, int] = {}
         """The numbers of the requests that the engine has taken from the scheduler."""
 
@@ -377,7 +387,7 @@ class Trail:
         """Return the number of *request*; None if it has none, or the crawl is done
         with it."""
         value = request.meta.get(self.key)
-        if value is None:  # of nearly all requests
+        if value is None:  # as for nearly all requests
             return None
         try:
             run, number = value
@@ -404,35 +414,36 @@ class Trail:
         """Follow *number* no longer. ``on_done`` is not called for it."""
         self._carriers.pop(number, None)
 
-    # Following and _InProgress call these, with any request
+    # Following and _InProgress call the methods below, with any request
 
-    def scheduled(self, request: Request) -> None:
-        """Note that the scheduler has taken *request*: one more that carries its
+    def note_scheduled(self, request: Request) -> None:
+        """Note that the scheduler has taken *request*, so one request more carries its
         number."""
         number = self.number_of(request)
         if number is not None:
             self._carriers[number] += 1
 
-    def taken(self, request: Request) -> None:
+    def note_taken(self, request: Request) -> None:
         """Note that the engine has taken *request* from the scheduler."""
         number = self.number_of(request)
         if number is None:
             return
         if number in self.in_progress.values():
-            # This is a copy that somebody downloads directly, so it was not scheduled,
-            # and hasn't been counted.
+            # *request* is a copy that somebody downloads directly. It was not
+            # scheduled, so note_scheduled() hasn't counted it.
             self._carriers[number] += 1
         self.in_progress[request] = number
 
-    def ended(self, request: Request) -> None:
-        """Note that the output of the callback or errback of *request* was handled."""
+    def note_ended(self, request: Request) -> None:
+        """Note that the output of the callback or errback of *request* was handled, so
+        one request fewer carries its number."""
         number = self.in_progress.pop(request, None)
         if number is not None:
             self.let_go(number)
 
-    def stored(self, request: Request) -> None:
-        """Note that a file has *request* now, which therefore carries its number no
-        longer."""
+    def note_stored(self, request: Request) -> None:
+        """Note that *request* has been written to our own file of held requests
+        (holding/disk.py), so one request fewer carries its number."""
         number = self.number_of(request)
         if number is not None:
             self.let_go(number)
@@ -440,7 +451,7 @@ class Trail:
 
 class _InProgress(set[Request]):
     """Stands in for the engine's set ``_slot.inprogress``, and tells trails of what is
-    added and removed. A request is in it from when the engine takes it from the
+    added and removed. A request is in the set from when the engine takes it from the
     scheduler until the output of its callback or errback was handled. Nothing
     documented tells of that end: an ``IgnoreRequest`` in a ``process_response`` sends
     no signal."""
@@ -452,14 +463,14 @@ class _InProgress(set[Request]):
     def add(self, request: Request) -> None:
         super().add(request)
         for trail in self._trails:
-            if trail.key in request.meta:  # few requests have it
-                trail.taken(request)
+            if trail.key in request.meta:  # few requests have the key
+                trail.note_taken(request)
 
     def remove(self, request: Request) -> None:
         super().remove(request)
         for trail in self._trails:
-            if request in trail.in_progress:  # few are
-                trail.ended(request)
+            if request in trail.in_progress:  # few requests are
+                trail.note_ended(request)
 
 
 class Following:
@@ -472,6 +483,7 @@ class Following:
         self.keys: set[str] = set()
         """The meta keys of the trails. A request with none of them isn't followed."""
         self._watchers: list[Callable[[Request], None]] = []
+        """Called with each request that the scheduler has taken."""
 
     def trail(
         self,
@@ -506,12 +518,13 @@ class Following:
         self._watchers.append(watcher)
 
     def begin(self) -> None:
-        """Begin, if there are trails. To be called when the spider opens, before
-        anybody else replaces ``enqueue_request`` of the scheduler: a request that such
-        a replacement refuses then doesn't get here, and doesn't count as scheduled."""
+        """Begin to follow requests, if there are trails. To be called when the spider
+        opens, before anybody else replaces ``enqueue_request`` of the scheduler: a
+        request that such a replacement refuses then doesn't get here, and doesn't count
+        as scheduled."""
         slot = self._crawler.engine._slot
         if not self._trails or isinstance(slot.inprogress, _InProgress):
-            return
+            return  # there is nothing to follow, or this was called before
         slot.inprogress = _InProgress(slot.inprogress, self._trails)
         self._crawler.signals.connect(
             self._response_received, signals.response_received
@@ -524,7 +537,7 @@ class Following:
                 return result
             for trail in self._trails:
                 if trail.key in request.meta:
-                    trail.scheduled(request)
+                    trail.note_scheduled(request)
             for watcher in self._watchers:
                 watcher(request)
             return result
@@ -534,12 +547,12 @@ class Following:
         with suppress(AttributeError):
             slot.scheduler.enqueue_request = enqueue_request
 
-    def stored(self, request: Request) -> None:
-        """Note that a file has *request* from now on, so no trail need follow it any
-        longer."""
+    def note_stored(self, request: Request) -> None:
+        """Note that *request* has been written to our own file of held requests
+        (holding/disk.py), so no trail need follow it any longer."""
         for trail in self._trails:
             if trail.key in request.meta:
-                trail.stored(request)
+                trail.note_stored(request)
 
     def is_kept(self, request: Request) -> bool:
         """Whether a file will still have *request* after the crawl, so that nobody need
@@ -595,19 +608,19 @@ class EngineAccess:
         self.slots = DownloadSlots(crawler)
         self.following = Following(crawler)
         self.hands_over = False
-        """Whether what a request has in its meta under :data:`HOP_KEY` downloads it,
+        """Whether a request is downloaded by what its meta has under :data:`HOP_KEY`,
         see :meth:`_hand_over`."""
         when_opened(crawler, self._hand_over)
 
     @contextmanager
     def extra_slot(self) -> Iterator[None]:
         """In this context, let the downloader have one request more, for what isn't a
-        page: `download_async` and requests that wait in a middleware count against
-        CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
+        page: requests of `download_async`, and those that wait in a middleware, count
+        against CONCURRENT_REQUESTS. Otherwise, 16 silent sites would stop a crawl of 16
         requests at a time."""
         downloader = self._crawler.engine.downloader
-        # CONCURRENT_REQUESTS, under a name that isn't documented. Nothing public raises
-        # it. 0: no limit.
+        # `total_concurrency` is CONCURRENT_REQUESTS (0: no limit) under a name that
+        # isn't documented. Nothing public raises it.
         if not getattr(downloader, "total_concurrency", 0):
             yield
             return
@@ -619,10 +632,10 @@ class EngineAccess:
             downloader.total_concurrency -= 1
 
     def _hand_over(self) -> None:
-        """From now on, let what a request has in its meta under :data:`HOP_KEY`
-        download it: call that object's ``download(request, handler)`` when the request
-        leaves its slot's queue. This isn't possible with a project's own downloader
-        that has no such handlers."""
+        """From now on, let the object that a request has in its meta under
+        :data:`HOP_KEY` download the request: call its ``download(request, handler)``
+        when the request leaves its slot's queue. This isn't possible with a project's
+        own downloader that has no handlers like Scrapy's."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         download = getattr(handlers, "download_request_async", None)
         if handlers is None or download is None:
@@ -632,8 +645,8 @@ class EngineAccess:
             handlers.download_request_async = Downloads(download)
 
     def has_listeners(self, signal: object) -> bool:
-        """Whether anything is connected to *signal*. If not, callers needn't send it.
-        Sending takes longer than most handlers."""
+        """Whether anything is connected to *signal*. If not, callers needn't send it,
+        which takes a while."""
         sender = self._crawler.signals.sender
         receivers = dispatcher.getAllReceivers(sender, signal)
         return any(dispatcher.liveReceivers(receivers))
@@ -645,9 +658,9 @@ class EngineAccess:
         closing.add_step(stage, step)
 
     def fail(self, request: Request, error: Exception) -> Deferred[None]:
-        """Call the errback of *request* with *error*, and have its output handled as
-        the engine does, by ``Scraper.enqueue_scrape``, also while the spider closes.
-        The Deferred fires when that is done."""
+        """Call the errback of *request* with *error*, and have the errback's output
+        handled as the engine does, by ``Scraper.enqueue_scrape``, also while the spider
+        closes. The Deferred fires when the output has been handled."""
         failure: Any = Failure(error)  # type: ignore[no-untyped-call]
         failure.request = request
         output = None
@@ -658,13 +671,14 @@ class EngineAccess:
                 output = request.errback(failure)
             except Exception:  # noqa: BLE001 (whatever a project's errback raises)
                 output = Failure()  # type: ignore[no-untyped-call]
-        if output is None or output is failure:
+        if output is None or output is failure:  # there is nothing to handle
             return succeed(None)
 
+        # Scrapy calls the errback of a copy, which returns that output.
         def return_output(_: Failure) -> Any:
-            # Scrapy has set failure.request to the copy just now. If the errback is a
-            # generator, its body has not begun to run yet, and should see the request
-            # itself.
+            # Scrapy has set failure.request to the copy just now. If the project's
+            # errback is a generator, its body has not begun to run yet, and should see
+            # the request itself.
             failure.request = request
             return output
 
@@ -690,7 +704,7 @@ class EngineAccess:
             return errback is not None
         spider = errback.__self__
         if type(spider)._handle_failure is not CrawlSpider._handle_failure:
-            return True  # _errback calls it, and the project has replaced it
+            return True  # _errback() calls a method that the project has replaced
         try:
             rule = spider._rules[request.meta["rule"]]
         except (KeyError, IndexError, TypeError):  # somebody has changed the meta
@@ -707,6 +721,8 @@ class EngineAccess:
         methods = getattr(manager, "methods", None)
         if methods is None:
             return "the downloader isn't Scrapy's"
+
+        # Another middleware may see a request first, and do something with it.
         our_name = type(ours).__name__
         our_method = None
         for method in methods["process_request"]:
@@ -720,6 +736,8 @@ class EngineAccess:
             return f"{our_name} is not among the downloader middlewares"
         if not _is_harmless(our_method):
             return f"{our_name} has a process_request() of its own"
+
+        # Another middleware may see the refusal, and make something else of it.
         for method in methods["process_exception"]:
             if method is not None and not _is_harmless(method):
                 name = _name_of(method)
@@ -760,7 +778,8 @@ class EngineAccess:
     @property
     def scheduler_outlives(self) -> bool:
         """Whether the scheduler is not Scrapy's, and its requests outlive the process.
-        (Those of Scrapy's do with a JOBDIR, where ours are held on disk anyway.)"""
+        (Those of Scrapy's scheduler outlive it with a JOBDIR. With that, requests are
+        held on disk anyway.)"""
         if not self.scheduler_is_foreign:
             return False
         return bool(getattr(self.scheduler, "persist", True))
@@ -799,9 +818,10 @@ class EngineAccess:
 
     def crawl(self, request: Request) -> None:
         """Crawl *request*, of which a file of ours has a copy. Scrapy's own scheduler
-        keeps it in memory, even with a JOBDIR: after a kill, its queues on disk may be
-        read again from the start or not at all, and new requests come out corrupted. So
-        its undocumented ``dqs``, which is None without JOBDIR, is None meanwhile."""
+        is made to keep it in memory, even with a JOBDIR: after a kill, the scheduler's
+        queues on disk may be read again from the start or not at all, and new requests
+        come out corrupted. So its undocumented attribute ``dqs``, which is None without
+        a JOBDIR, is None meanwhile."""
         scheduler = self.scheduler
         disk_queues = getattr(scheduler, "dqs", None)
         if disk_queues is None:
@@ -845,9 +865,9 @@ class Listener:
         self._is_connected = False
 
     def listen(self, wanted: bool) -> None:
-        """Connect the handlers at once if they are *wanted*. Otherwise disconnect them
-        on the loop's next turn, since handlers of other people would miss a signal that
-        is just being sent."""
+        """Connect the handlers now if they are *wanted*. Otherwise disconnect them on
+        the loop's next turn: if that happened while a signal is being sent, handlers of
+        other people would miss the signal."""
         self._is_wanted = wanted
         if not self._is_connected and wanted:
             self._is_connected = True
@@ -882,15 +902,15 @@ class _Slowed(NamedTuple):
     own: _SlotSettings
     """The project's settings, which count again once there is no crawl delay."""
     delay: float
-    """The longest of the delays in :attr:`wanted`, in seconds. 0: there is none any
-    more, and the project's settings count."""
+    """The longest of the delays in :attr:`wanted`, in seconds. 0: the slot keeps none
+    any more, and the project's settings count."""
     wanted: dict[tuple[str, Chain], float]
     """The crawl delays in seconds, by origin and agent: several of these may share the
     slot."""
 
 
 class _NoTimer:
-    """Stands for a slot's timer (``Slot.latercall``), but will never call."""
+    """Takes the place of a slot's timer (``Slot.latercall``), but will never call."""
 
     def cancel(self) -> None:
         pass
@@ -906,13 +926,17 @@ class PacedSlot:
         self._slot = slot
         self._sent: Request | None = None
         """The request that was sent and hasn't come back yet."""
-        self._is_taken = False
-        """Whether somebody has taken the next request, to find out when it may be
-        sent."""
+        self._is_next_taken = False
+        """Whether somebody has taken the next request (:meth:`take_next`), to find out
+        when it may be sent."""
+        self._stop()
+
+    def _stop(self) -> None:
+        """Let nothing be sent before :meth:`send_in` is called."""
         self._stop_until(_NoTimer())
 
     def _stop_until(self, timer: Any) -> None:
-        """Let nothing be sent before *timer* calls. It takes the place of the timer
+        """Let nothing be sent before *timer* calls, which takes the place of the timer
         that was set."""
         if self._slot.latercall:
             self._slot.latercall.cancel()
@@ -927,11 +951,11 @@ class PacedSlot:
         """Return the request to send next, for which :meth:`send_in` is to be called;
         None if none waits, if one is being transferred, or if somebody has taken it
         already."""
-        if self._is_taken or self._sent is not None:
+        if self._is_next_taken or self._sent is not None:
             return None
         if self._slot.transferring or not self._slot.queue:
             return None
-        self._is_taken = True
+        self._is_next_taken = True
         return self._first_in_queue()
 
     def _first_in_queue(self) -> Request | None:
@@ -951,7 +975,7 @@ class PacedSlot:
         return max(0.0, float(over_at - _clock()))
 
     def send_in(self, seconds: float) -> None:
-        """Send the next request in some *seconds*."""
+        """Send the next request, which was taken, after some *seconds*."""
         timer = call_later(max(0.0, seconds), self._send)
         self._stop_until(timer)
 
@@ -965,13 +989,13 @@ class PacedSlot:
         long_ago = 2 * slot.delay + 1
         slot.lastseen = _clock() - long_ago
         self._downloader._process_queue(slot)
-        self._is_taken = False
+        self._is_next_taken = False
         is_sent = self._first_in_queue() is not request
         if request is not None and is_sent:
             self._sent = request
-        self._stop_until(_NoTimer())
+        self._stop()
 
-    def came_back(self, request: Request) -> None:
+    def note_return(self, request: Request) -> None:
         """Note that the transfer of *request* has ended, with a response or without."""
         if request is self._sent:
             self._sent = None
@@ -989,12 +1013,12 @@ class DownloadSlots:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler: Any = crawler
         self._paced: dict[str, PacedSlot] = {}
-        """The paced slots by key. Scrapy may have removed some of them, see
-        :meth:`paced`."""
+        """The paced slots by key. Scrapy may have removed some of them
+        (:meth:`paced` looks)."""
         self.slowed: dict[str, _Slowed] = {}
-        """The slowed slots by key. Scrapy may have removed some of them, see
-        :meth:`_current`."""
-        # Scrapy's downloader chooses between the two settings in this way, too.
+        """The slowed slots by key. Scrapy may have removed some of them
+        (:meth:`_current` looks)."""
+        # Scrapy's downloader chooses between these two settings in the same way.
         setting = "CONCURRENT_REQUESTS_PER_DOMAIN"
         if crawler.settings.getint("CONCURRENT_REQUESTS_PER_IP"):
             setting = "CONCURRENT_REQUESTS_PER_IP"
@@ -1027,6 +1051,8 @@ class DownloadSlots:
             key = self._downloader.get_slot_key(request)
             slot = slots.get(key)
         in_slot = slot.active if slot is not None else ()
+        # What the downloader has, and no slot so far, is on its way through the
+        # middlewares.
         downloading = self._downloader.active
         not_there = []
         for other in on_their_way:
@@ -1051,7 +1077,7 @@ class DownloadSlots:
             most = max(slot.concurrency, most)
             active_count = len(slot.active)
         if most <= 0:
-            return False  # a wrong setting: what Scrapy does with it is Scrapy's affair
+            return False  # the setting is wrong: what comes of that is Scrapy's affair
         return active_count + len(on_their_way) >= most
 
     def agents_of(self, key: str, origin: str) -> list[Chain]:
@@ -1070,7 +1096,7 @@ class DownloadSlots:
         if slot is None:
             return False
         slowed = self._current(key)
-        if slowed is None:
+        if slowed is None:  # the slot has what the project has set
             own = _SlotSettings(
                 slot.concurrency,
                 slot.delay,
@@ -1081,7 +1107,7 @@ class DownloadSlots:
         if seconds != delays.get((origin, agent), 0.0):
             delays[origin, agent] = seconds
             longest = nlargest(_MAX_DELAYS, delays.items(), key=itemgetter(1))
-            _, longest_delay = longest[0]
+            _, longest_delay = longest[0]  # it has at least the delay just noted
             self._remember(
                 key,
                 _Slowed(
@@ -1122,8 +1148,8 @@ class DownloadSlots:
         return slowed is not None and slowed.delay > 0
 
     def paced(self, key: str, *, take: bool = False) -> PacedSlot | None:
-        """Return the slot *key* if it is paced; otherwise None. With *take*, pace it
-        first if a crawl delay slows it."""
+        """Return the slot *key* if it is paced; otherwise None. With *take*, pace the
+        slot first if a crawl delay slows it."""
         slot = self._slots.get(key)
         paced = self._paced.get(key)
         if paced is not None and paced.is_of(slot):
@@ -1145,7 +1171,7 @@ class DownloadSlots:
 
     def unpace(self, key: str) -> bool:
         """Leave the slot *key* to Scrapy again if it is paced and nothing slows it any
-        more. Return whether that was so."""
+        more. Return whether it was left to Scrapy."""
         paced = self._paced.get(key)
         if paced is None or self._has_delay(key):
             return False
@@ -1164,8 +1190,8 @@ class DownloadSlots:
         own_key = f"{key} ({name})"
         slots = self._slots
         if slowed is not None and own_key not in slots:
-            # If Scrapy made this slot, it would not have what the project has set for
-            # the other one.
+            # If Scrapy made this slot, it would not have the settings that the project
+            # has made for the slot of *url*.
             slots[own_key] = downloader_module.Slot(
                 slowed.own.concurrency,
                 slowed.own.delay,
@@ -1176,7 +1202,7 @@ class DownloadSlots:
     def _downloaded(self, request: Request) -> None:
         """Let the crawl delay count from the end of the response to *request*. Scrapy
         lets it count from the beginning of the request, but the time that connecting
-        takes must not shorten it."""
+        takes must not shorten the delay."""
         key = request.meta.get(SLOT_KEY, "")
         slowed = self.slowed.get(key)
         if slowed is not None and slowed.delay:
@@ -1200,7 +1226,7 @@ def _enforce(slot: Any, seconds: float) -> None:
     slot.concurrency = 1
     jitter = getattr(slot, _JITTER)
     jitter_share = _JITTER_OF_TRUE if jitter is True else jitter
-    shortest_delay = slot.delay * (1 - jitter_share)
+    shortest_delay = slot.delay * (1 - jitter_share)  # jitter may shorten the delay
     if shortest_delay < seconds:
         slot.delay = max(slot.delay, seconds)
         no_jitter = type(jitter)(0)  # 0.0, or False with older Scrapy

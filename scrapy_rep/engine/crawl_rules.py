@@ -12,8 +12,8 @@ from scrapy.spiders import CrawlSpider
 
 
 class CrawlRules:
-    """The rules of a spider. Scrapy applies them to links in pages only, and gives
-    other pages to ``parse_start_url``.
+    """The rules of a spider. Scrapy applies them to links in pages only; a page that no
+    link led to goes to ``parse_start_url``.
 
     Two undocumented names are used: ``CrawlSpider._rules``, in which the spider's
     methods stand in place of their names, and ``_build_request``, which returns the
@@ -31,7 +31,7 @@ class CrawlRules:
                     self._rules[index] = rule
 
     def __bool__(self) -> bool:
-        """Whether there are such rules."""
+        """Whether any rules can be applied to a URL alone."""
         return bool(self._rules)
 
     def index_for(self, url: str) -> int | None:

@@ -9,8 +9,8 @@ from scrapy import Request
 
 from scrapy_rep.engine.access import EngineAccess
 
-# Failures that are kept at most, until the engine is done with them. Usually there are
-# as few as requests in progress.
+# At most this many failures are kept until the engine is done with them. Usually there
+# are no more than requests in progress.
 _MOST_FAILURES = 100
 # The modules that pass on what a request fails with.
 _CLEARED_MODULES = ("scrapy.", "scrapy_rep.", "twisted.")
@@ -57,6 +57,6 @@ def _clear_frames(error: Exception) -> None:
         frame = trace.tb_frame
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(_CLEARED_MODULES):
-            with suppress(RuntimeError):  # it still runs
+            with suppress(RuntimeError):  # the function still runs
                 frame.clear()
         trace = trace.tb_next

@@ -27,9 +27,9 @@ from scrapy_rep.engine.log import get_logger, silenced
 logger = get_logger(__name__)
 
 ROOM = 1024
-"""Connections beyond ``CONCURRENT_REQUESTS``: as many as files of ours may ever be
-fetched at a time (robots.txt and tdmrep.json, 512 of each). None is opened before it is
-needed."""
+"""Connections beyond ``CONCURRENT_REQUESTS``: one for each robots.txt and tdmrep.json
+that may ever be fetched at a time (512 of each; ``_MAX_SOCKETS`` in
+origins/flights.py). None is opened before it is needed."""
 
 _SETTING = "CONCURRENT_REQUESTS"
 _SCHEMES = ("http", "https")
@@ -40,12 +40,13 @@ _USUAL_HANDLERS = {
     f"{_HANDLERS}.http11.HTTP11DownloadHandler",
     f"{_HANDLERS}.http2.H2DownloadHandler",
 }
-# The base class, undocumented, whose constructor takes the size of the pool from the
-# setting. Scrapy 2.15 hasn't got it: its handler for httpx has httpx's own limit, 100.
+# The base class of handlers with a pool, undocumented, whose constructor takes the size
+# of the pool from the setting. Scrapy 2.15 hasn't got this class: its handler for httpx
+# has httpx's own limit, 100.
 _STREAMING_MODULE = f"{_HANDLERS}._base_streaming"
 _WITH_POOL = f"{_STREAMING_MODULE}.BaseStreamingDownloadHandler"
-# Packages whose handlers can be made twice, since their constructors do nothing that
-# must be done once only.
+# Packages whose handlers can be made a second time, since their constructors do nothing
+# that must be done once only.
 _REPEATABLE_PACKAGES = {"scrapy", "scrapy_download_handlers_incubator"}
 
 
@@ -113,17 +114,17 @@ class Pools:
         """Replace the handlers whose pool can be enlarged."""
         handlers = getattr(self._crawler.engine.downloader, "handlers", None)
         size = self._crawler.settings.getint(_SETTING)
-        # Without a limit (0) there is room. A project's own downloader may have no such
-        # handlers.
+        # Without a limit (0) there is room. A project's own downloader may have no
+        # handlers like Scrapy's.
         if size <= 0 or not isinstance(handlers, DownloadHandlers):
             return
         for scheme, handler_class in _handler_classes(self._crawler):
             if not _is_enlargeable(handler_class):
                 continue
-            handler: Any = handlers._get_handler(scheme)  # a lazy one is made now
+            handler: Any = handlers._get_handler(scheme)  # a lazy handler is made now
             if handler is None or handler._pool_size_total != size:
-                continue  # it can't be made, or it has been enlarged
-            # The constructor may log something, as it did for the first handler.
+                continue  # it can't be made, or its pool has been enlarged already
+            # The constructor may log something a second time, which is silenced.
             with self._roomy_settings(size), silenced(_STREAMING_MODULE):
                 roomy_handler = build_from_crawler(handler_class, self._crawler)
             handlers._handlers[scheme] = roomy_handler
@@ -133,7 +134,7 @@ class Pools:
 
     @contextmanager
     def _roomy_settings(self, size: int) -> Iterator[None]:
-        """In this context, let ``CONCURRENT_REQUESTS`` be *size* and :data:`ROOM`."""
+        """In this context, let ``CONCURRENT_REQUESTS`` be *size* plus :data:`ROOM`."""
         settings = self._crawler.settings
         roomy_settings = BaseSettings(settings)
         roomy_settings.set(_SETTING, size + ROOM, settings.getpriority(_SETTING))
@@ -144,6 +145,7 @@ class Pools:
             self._crawler.settings = settings
 
     async def _close(self) -> None:
-        """Close the handlers that were replaced. Scrapy closes the others."""
+        """Close the handlers that were replaced. Scrapy closes those that replaced
+        them."""
         for handler in self._replaced:
             await handler.close()

@@ -20,16 +20,16 @@ from scrapy.pqueues import (
     ScrapyPriorityQueue,
 )
 
-# With fewer waiting slots than this, Scrapy's search is fast enough, and its order is
-# kept.
+# With fewer waiting slots than this, Scrapy's search is fast enough, and Scrapy's order
+# is kept.
 _MANY = 64
 
 
 class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     """Scrapy's DownloaderAwarePriorityQueue, with requests in nearly the same order and
-    on disk in the same form. Its time for a request does not grow with the number of
-    hosts that wait. With 64 waiting hosts or more, those without active downloads take
-    turns; Scrapy goes by their names.
+    on disk in the same form. The time that this class takes for a request does not grow
+    with the number of hosts that wait. With 64 waiting hosts (:data:`_MANY`) or more,
+    those without active downloads take turns; Scrapy goes by their names.
 
     :class:`~scrapy_rep.Addon` replaces Scrapy's default with it, unless the project
     sets ``SCHEDULER_PRIORITY_QUEUE``.
@@ -49,9 +49,9 @@ class BroadPriorityQueue(DownloaderAwarePriorityQueue):
         self._downloader_interface = _Turns(crawler)
 
     def pop(self) -> Request | None:
-        """Return the next request, and put its slot behind all others. Do so even if an
-        exception is raised, as for a damaged file, since such a host must not stop
-        others."""
+        """Return the next request, and put its slot behind all others, even if an
+        exception is raised, as for a damaged file: a host with such a file must not
+        stop others."""
         try:
             return super().pop()
         finally:
@@ -69,9 +69,9 @@ class _Turns(DownloaderInterface):
         slot with the fewest. Scrapy's own method returns such a pair for each slot, and
         the queue takes the least.
 
-        This looks at no more slots than there are downloads, and one. Busy slots are
-        moved behind the others."""
-        assert isinstance(possible_slots, OrderedDict)
+        This method looks at one slot more than there are active downloads, at most.
+        Busy slots are moved behind the others."""
+        assert isinstance(possible_slots, OrderedDict)  # the queue's `pqueues`
         if len(possible_slots) < _MANY:
             return super().stats(possible_slots)
         busy: list[tuple[int, str]] = []

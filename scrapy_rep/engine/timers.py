@@ -33,8 +33,8 @@ _CALLBACKS_AT_A_TURN = 200
 _PAUSE_CHECK_SECONDS = 0.5
 # Seconds until a callback that failed is called again.
 _RETRY_SECONDS = 1.0
-# An alarm's heap may have as many outdated times as it has keys, and this many more,
-# before it is built anew.
+# An alarm's heap may have as many outdated times as the alarm has keys, and this many
+# more, before it is built anew.
 _MOST_OUTDATED = 1000
 # A key is not set anew if that would change its time by less than this many seconds.
 _SAME_SECONDS = 0.001
@@ -45,15 +45,17 @@ class Alarm:
     100,000 keys would be too many."""
 
     def __init__(self, crawler: Crawler, on_due: Callable[[Any], None]) -> None:
-        """*on_due* gets a key (any that can be ordered) when it is due, and may set it
-        again. While the engine is paused, nothing is due."""
+        """*on_due* gets a key (any value that can be ordered) when the key is due, and
+        may set it again. While the engine is paused, nothing is due."""
         self._crawler: Any = crawler
         self._on_due = on_due
         self._isolated = Isolation(crawler)
+        """Logs a bug of *on_due* in place of raising it (engine/log.py)."""
         self._times: dict[Any, float] = {}
         """When each key is due (``time.monotonic()``)."""
         self._heap: list[tuple[float, Any]] = []
-        """Times with their keys. Some are outdated: no longer in :attr:`_times`."""
+        """Times with their keys. Some pairs are outdated: no longer in
+        :attr:`_times`."""
         self._timer: CallLaterResult | None = None
         """Calls :meth:`_ring` at the first of these times."""
         self._is_stopped = False
@@ -63,8 +65,8 @@ class Alarm:
         return key in self._times
 
     def set(self, key: Any, seconds: float | None, *, sooner: bool = False) -> None:
-        """Make *key* due in *seconds*; None: no more. With *sooner*, do nothing if it
-        is due earlier already."""
+        """Make *key* due in *seconds*; None: it isn't due any more. With *sooner*, do
+        nothing if *key* is due earlier already."""
         if seconds is None:
             self._times.pop(key, None)
             return
@@ -76,9 +78,11 @@ class Alarm:
             return
         self._times[key] = when
         heapq.heappush(self._heap, (when, key))
+        # Build the heap anew if most of its times are outdated.
         if len(self._heap) > 2 * len(self._times) + _MOST_OUTDATED:
             self._heap = [(when, key) for key, when in self._times.items()]
             heapq.heapify(self._heap)
+        # Set the timer anew if this is the first time now.
         if self._heap[0] == (when, key) and not self._is_stopped:
             if self._timer is not None:
                 self._timer.cancel()
@@ -97,6 +101,7 @@ class Alarm:
             self._timer = call_later(_PAUSE_CHECK_SECONDS, self._ring)
             return
         self._timer = None
+        # Call back.
         now = time.monotonic()
         for _ in range(_CALLBACKS_AT_A_TURN):
             if self._is_stopped or not self._heap:
@@ -106,14 +111,15 @@ class Alarm:
                 break
             heapq.heappop(self._heap)
             if self._times.get(key) != when:
-                continue  # it is outdated
+                continue  # this time is outdated
             del self._times[key]
             try:
                 self._on_due(key)
             except Exception as error:  # noqa: BLE001 (whatever a bug raises)
                 self._isolated.contain("processing of held requests", error)
-                # It must not wait for ever.
+                # The key must not wait for ever.
                 self.set(key, _RETRY_SECONDS)
+        # Set the timer.
         if self._is_stopped or not self._heap:
             return
         if self._timer is not None:  # a callback has set a key
@@ -137,6 +143,7 @@ class PeriodicTask:
         await self.now(again=True)
 
     def _call_again(self) -> None:
+        """Do what :meth:`begin` does, since a second has passed."""
         deferred_from_coro(self.now(again=True))
 
     async def now(self, *, again: bool = False, last: bool = False) -> None:
@@ -178,8 +185,8 @@ async def within(seconds: float | None, waiting: Deferred[T], late: Exception) -
     finally:
         if timer is not None:
             timer.cancel()
-        # cancel() calls finish(), which must not resume this coroutine. It may be about
-        # to be closed.
+        # cancel() calls finish(), which must not resume this coroutine: the coroutine
+        # may be about to be closed.
         is_over = True
         waiting.cancel()
 
@@ -201,7 +208,8 @@ class Slices:
         self._until = time.perf_counter() + SLICE_SECONDS
 
     def renew_if_over(self) -> bool:
-        """Begin the next slice, if this one is over. Return whether it was."""
+        """Begin the next slice, if this one is over. Return whether this one was
+        over."""
         now = time.perf_counter()
         if now < self._until:
             return False

@@ -43,8 +43,9 @@ GIVEN_UP = 1
 next."""
 
 # The table held has the requests; clock has the seconds for which all runs together
-# have run; released says when the requests of each origin were released last. The
-# columns "since" and "at" are such seconds, too.
+# have run; released says when the requests of each origin were released last. In the
+# columns "since" and "at", a moment is the number of seconds for which all runs
+# together had run by then.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS held (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -62,7 +63,7 @@ CREATE TABLE IF NOT EXISTS released (origin TEXT PRIMARY KEY, at REAL NOT NULL);
 _REQUEST_COLUMN = 4
 
 # Selects the rows whose values are sound, without the requests. SQLite lets any column
-# have any value. Rows that aren't sound stay in the file. (1e10 s: 300 years.)
+# have any value. Rows that aren't sound stay in the file, unread. 1e10 s are 300 years.
 _SOUND_ROWS = """
 SELECT id, origin, since, state, priority, fingerprint FROM held
 WHERE id BETWEEN 1 AND 1 << 62 AND typeof(origin) = 'text'
@@ -84,7 +85,8 @@ SELECT (
 )
 """
 
-# Rows are deleted this many at a time, since one statement each would take longer.
+# Rows are deleted this many at a time, since one statement for each row would take
+# longer.
 _DELETED_AT_A_TIME = 20
 # SQLite's integers have 64 bits. A priority that might not fit is written as this one,
 # or as its negative.
@@ -98,7 +100,7 @@ class DiskHold:
     def __init__(self, directory: str, spider: Spider, following: Following) -> None:
         self._spider = spider
         self._following = following
-        self._trail = following.trail(ROW_KEY, self._done)
+        self._trail = following.trail(ROW_KEY, self._delete_soon)
         """Follows requests that have left the gate, until the crawl is done with
         them."""
         self._path = Path(directory, FILE_NAME)
@@ -111,14 +113,14 @@ class DiskHold:
             "retrying every second. Until it works, held requests stay in memory, and are lost if the "
             "crawl is killed",
             "what is held from now on stays in memory, and is lost if the crawl is killed",
-            gauge="rep/down/held",
+            gauge="rep/down/held",  # the stat that is 1 while the file can't be used
         )
         self.recovered: dict[str, list[Held]] = {}
         """What an earlier run held, by origin."""
         self.earlier_counts: dict[str, Counter[int]] = {}
-        """How many requests with each fingerprint an earlier run held, by origin. If
-        there are none, :meth:`recognise` needn't be called."""
-        self.ran = 0.0
+        """How many requests with each fingerprint an earlier run held, by origin. While
+        no origin has any, :meth:`recognise_copy` needn't be called."""
+        self.ran_before = 0.0
         """Seconds for which earlier runs have run."""
         self._has_warned = False
         """Whether a request that can't be written to disk has been reported."""
@@ -165,11 +167,14 @@ class DiskHold:
         rows = [_Row(*columns) for columns in db.execute(_SOUND_ROWS)]
         ran, row_count = first_row(db, _TIME_AND_COUNT)
         released_at: dict[str, float] = dict(db.execute(_RELEASES).fetchall())
-        # A killed run has run at least until its last request was held.
+
+        # A killed run has run at least until its last request was held, whatever its
+        # clock in the file says.
         last_held = max((row.since for row in rows), default=0.0)
-        self.ran = max(ran or 0.0, last_held, 0.0)
-        # The numbers of these requests are negative, since they came before all
-        # requests of this run.
+        self.ran_before = max(ran or 0.0, last_held, 0.0)
+
+        # The numbers of these requests (Held.number) run up to -1, since they came
+        # before all requests of this run.
         for number, row in enumerate(rows, -len(rows)):
             since = self._waits_since(row, released_at.get(row.origin, 0.0))
             held = Held(-row.priority, number, since, row=row.id, was_held=True)
@@ -177,19 +182,21 @@ class DiskHold:
             if row.fingerprint:
                 counts = self.earlier_counts.setdefault(row.origin, Counter())
                 counts[row.fingerprint] += 1
-        if row_count > len(rows):
+
+        if row_count > len(rows):  # some rows aren't sound
             self.skip(row_count - len(rows), "damaged")
         return True
 
     def _waits_since(self, row: _Row, released_at: float) -> float:
         """Return when the request of *row* began to wait, in seconds from the start of
-        this run (so 0 or negative). *released_at*: when the requests of its origin were
-        released last, in seconds of all runs; 0: never."""
+        this run (so 0 or negative). *released_at*: when the requests of the row's
+        origin were released last, in seconds of all runs; 0: never."""
         if row.state == GIVEN_UP:
-            return 0.0  # its time begins anew with this run
-        # If it was released, but has not left, its time began anew at the release.
-        began_at = max(row.since, min(released_at, self.ran))
-        return began_at - self.ran
+            return 0.0  # a request that was given up gets its whole time once more
+        # If the request was released, but has not left, its time began anew at the
+        # release.
+        began_at = max(row.since, min(released_at, self.ran_before))
+        return began_at - self.ran_before
 
     # Requests come and go
 
@@ -198,17 +205,22 @@ class DiskHold:
         or :data:`GIVEN_UP`). Return what stays in memory: its place in the order only,
         or all of *held* if the request can't be serialised or another file has it."""
         held = held._replace(was_held=True)
+
+        # Another file of ours may have the request (Following in engine/access.py).
         is_followed = not self._following.keys.isdisjoint(held.request.meta)
         if is_followed and self._following.stays_in_memory(held.request):
             return held
+
         try:
             values = held.request.to_dict(spider=self._spider)
             data = pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # noqa: BLE001 (from pickling a user's meta)
             self._warn_once(held.request, error)
             return held
+
+        # A request that is on disk already keeps its row.
         row = held.row or self.journal.new_id("held")
-        since = max(0.0, self.ran + held.since)
+        since = max(0.0, self.ran_before + held.since)
         priority = max(-_MAX_PRIORITY, min(held.request.priority, _MAX_PRIORITY))
         fingerprint = self._fingerprint(held.request)
         self.journal.put(
@@ -216,7 +228,7 @@ class DiskHold:
             (row, origin, since, state, data, priority, fingerprint),
         )
         if is_followed:
-            self._following.stored(held.request)
+            self._following.note_stored(held.request)
         return Held(held.urgency, held.number, held.since, row=row, was_held=True)
 
     def _warn_once(self, request: Request, error: Exception) -> None:
@@ -232,26 +244,26 @@ class DiskHold:
             extra={"spider": self._spider},
         )
 
-    def release(self, origin: str, now: float) -> None:
+    def note_release(self, origin: str, now: float) -> None:
         """Note that the requests to *origin* are released at *now*, in seconds since
-        this run began. If the origin becomes unreachable again before they have left,
-        their time counts from *now*."""
-        released_at = max(0.0, self.ran + now)
+        this run began. If the origin becomes unreachable again before these requests
+        have left, their waiting time counts from *now*."""
+        released_at = max(0.0, self.ran_before + now)
         self.journal.put("released", (origin, released_at))
 
     def forget_release(self, origin: str) -> None:
-        """Note that all requests to *origin* have left, so their time can't begin anew
-        any more."""
+        """Note that all requests to *origin* have left. None is left whose waiting time
+        would count from the release (see :meth:`note_release`)."""
         self.journal.delete("released", origin)
 
     def has(self, row: int) -> bool:
-        """Whether *row* is in the file by now. It may be written later, or writing may
-        fail."""
+        """Whether *row* is in the file by now. While the file can't be used, rows wait
+        in memory to be written."""
         return self.journal.unwritten("held", row) is None
 
     def read(self, held: Held) -> Held | None:
-        """Return *held* with its request; None if that can't be read. Then the next run
-        will try again."""
+        """Return *held* with its request; None if the request can't be read. Then its
+        row stays, and the next run will try again."""
         try:
             return held._replace(request=self.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -259,8 +271,8 @@ class DiskHold:
             return None
 
     def load(self, held: Held) -> Request:
-        """Return the request of *held*. Raises if it is unreadable, or the spider lacks
-        its callback."""
+        """Return the request of *held*. Raises an exception if the request is
+        unreadable, or if the spider lacks its callback."""
         unwritten = None
         if self.journal.failing_since is not None:  # otherwise, the file has all rows
             unwritten = self.journal.unwritten("held", held.row)
@@ -270,28 +282,28 @@ class DiskHold:
             rows = self.journal.read("SELECT request FROM held WHERE id = ?", held.row)
             if not rows:
                 raise ValueError("damaged")
-            [data] = rows[0]
-        values = pickle.loads(data)  # noqa: S301 (see above)
+            [data] = rows[0]  # the only column
+        values = pickle.loads(data)  # noqa: S301 (see the top of this module)
         return request_from_dict(values, spider=self._spider)
 
-    def left(self, origin: str, held: Held, *, given_up: bool) -> None:
+    def note_left(self, origin: str, held: Held, *, given_up: bool) -> None:
         """Note that *held*, a request to *origin*, has left the gate. Its row is
         deleted once the crawl is done with the request. If it was *given_up*, the next
         run has it again."""
         is_of_earlier_run = held.number < 0
         if is_of_earlier_run:
-            # Each request of an earlier run is recognised once. If this one counts as
-            # recognised now, a retry of it won't be taken for a request that the spider
-            # has yielded again.
-            self.recognise(origin, held.request)
+            # Use up its fingerprint. The next request like this one is a retry by
+            # Scrapy, which would be dropped as a copy of the one on disk if that could
+            # still be recognised.
+            self.recognise_copy(origin, held.request)
         if given_up:
             self.hold(origin, held, GIVEN_UP)
         elif held.row is not None:
             self._trail.begin(held.request, held.row)
 
-    def _done(self, row: int) -> None:
-        """Delete *row*, at once or together with others, since the crawl is done with
-        its request."""
+    def _delete_soon(self, row: int) -> None:
+        """Delete *row* now, or soon together with others: the crawl is done with its
+        request."""
         self._finished.append(row)
         if len(self._finished) >= _DELETED_AT_A_TIME:
             self._delete_finished()
@@ -301,10 +313,10 @@ class DiskHold:
         self._finished = []
         self.journal.delete("held", *finished)
 
-    def recognise(self, origin: str, request: Request) -> bool:
-        """Return whether *request*, to *origin*, is one that an earlier run held, and
-        that the spider or Scrapy's queue has yielded again. Each request that was held
-        is recognised once."""
+    def recognise_copy(self, origin: str, request: Request) -> bool:
+        """Return whether *request*, to *origin*, is a copy of one that an earlier run
+        held: the spider or Scrapy's queue has yielded the request again. For each
+        request that was held, one copy is recognised."""
         counts = self.earlier_counts.get(origin)
         if counts is None:
             return False
@@ -312,7 +324,8 @@ class DiskHold:
         if not counts[fingerprint]:
             return False
         counts[fingerprint] -= 1
-        self._following.stored(request)
+        # Our file has this request, so nobody need follow the copy that came again.
+        self._following.note_stored(request)
         return True
 
     def _fingerprint(self, request: Request) -> int:
@@ -326,13 +339,15 @@ class DiskHold:
             digest = blake2b(fingerprint, digest_size=8).digest()
         except Exception:  # noqa: BLE001 (of a project's class)
             return 0
-        # SQLite's integers are signed, so 63 bits; 0 would mean that there is none.
+        # SQLite's integers are signed, so there are 63 bits. 0 would mean that the
+        # request has no fingerprint.
         return int.from_bytes(digest, "big") >> 1 or 1
 
     # The file
 
     def skip(self, count: int, why: object) -> None:
-        """Note that *count* rows can't be read, and *why*. They stay in the file."""
+        """Note that *count* rows can't be read, and *why*. These rows stay in the
+        file."""
         self._unreadable += count
         self._why_unreadable = self._why_unreadable or why
 
@@ -340,15 +355,16 @@ class DiskHold:
         """Maintain the file, every second. *ran*: the seconds for which this run has
         run; None if they needn't be recorded."""
         if ran is not None:
-            self.journal.put("clock", (1, self.ran + ran))
+            the_only_row = 1
+            self.journal.put("clock", (the_only_row, self.ran_before + ran))
         if self._finished:
             self._delete_finished()
-        if self.journal.has_logged_failure:
+        if self.journal.has_logged_failure:  # else flush() has nothing to do
             await self.journal.flush()
 
     def close(self) -> None:
         """Close the file. Rows of requests that have left the gate are deleted, since
-        the crawl is over; the others are for the next run. Blocks."""
+        the crawl is over; the other rows are for the next run. Blocks."""
         self._finished += self._trail.numbers
         self._delete_finished()
         if self._unreadable:

@@ -122,13 +122,14 @@ class Gate:
         self._next_scheduled = scheduler.next_request
         self._has_scheduled = scheduler.has_pending_requests
         if engine.scheduler_is_foreign:
-            self._idle_after = 0.0  # spider_idle is how such a scheduler gets more
+            # On spider_idle, such a scheduler gets more requests.
+            self._idle_after = 0.0
         engine.before_closing(Stage.GATE, self._stand_aside)
         engine.start_waits_while(self.has_no_room)
         try:
             scheduler.next_request = self.next_request
             scheduler.has_pending_requests = self.look_for_pending_requests
-        except AttributeError:  # it has __slots__
+        except AttributeError:  # the scheduler has __slots__
             # Its requests wait for robots.txt in the middleware, as direct downloads
             # do.
             logger.info(
@@ -157,7 +158,7 @@ class Gate:
         with it. Return whether it came through here."""
         if request not in self._known_at_gate:
             return False
-        self._known_at_gate[request] = None
+        self._known_at_gate[request] = None  # the key still says that it came through
         return True
 
     # What the engine asks for
@@ -170,38 +171,47 @@ class Gate:
             return self._next_scheduled()
         if self._holding.closing:
             return None
+
+        # While both have requests, the scheduler and Releases take turns.
         has_leaving = bool(self._releases.turns or self._releases.ready)
         scheduler_had_turn = self._is_schedulers_turn or self._is_scheduler_exhausted
         self._is_schedulers_turn = has_leaving and not scheduler_had_turn
+        # With that many origins about to leave, look at one of the scheduler's requests
+        # only (see self._enough_origins).
         is_far_ahead = len(self._releases.turns) >= self._enough_origins
-        only_one = is_far_ahead and self._is_schedulers_turn
+        only_one_try = is_far_ahead and self._is_schedulers_turn
+
+        # Ask the one whose turn it is, and then the other one.
         request = None
         if has_leaving and not self._is_schedulers_turn:
             request = self._next_released()
         if request is None:
             self._is_scheduler_exhausted = False
-            request = self._next_of_scheduler(only_one=only_one)
+            request = self._next_of_scheduler(only_one_try=only_one_try)
         if request is None and self._is_schedulers_turn:
             request = self._next_released()
-        if request is None and only_one:
-            # None of those that are about to leave can, since their download slots are
-            # full.
-            request = self._next_of_scheduler(only_one=False)
+        if request is None and only_one_try:
+            # Nothing that was released can leave, since the download slots are full. So
+            # look at more than one request of the scheduler.
+            request = self._next_of_scheduler(only_one_try=False)
         if request is not None:
-            self._idle_since = None
+            self._idle_since = None  # the crawl does more than wait
         return request
 
     def _next_released(self) -> Request | None:
         """Return the next request that has stayed here and may leave now; None if there
-        is none. Remember what is known of its origin, even if a fetch is due."""
+        is none. Note what is known of its origin for the middleware, even if a fetch is
+        due."""
         request = self._releases.next()
         if request is None:
             return None
-        self._known_at_gate[request] = None
+        self._known_at_gate[request] = None  # nothing is known so far
         try:
             state_or_origin, _ = self._origins.find(request)
         except ValueError:
             return request  # it has no origin
+        # The middleware judges by this if the origin is forgotten or unreachable by
+        # then.
         if isinstance(state_or_origin, OriginState):
             state: OriginState | None = state_or_origin
         else:
@@ -210,11 +220,12 @@ class Gate:
             self._known_at_gate[request] = state, state.counts_as
         return request
 
-    def _next_of_scheduler(self, *, only_one: bool) -> Request | None:
-        """Return a request of the scheduler that needn't wait, or one that leaves in
-        place of one that stays; None if there is none. The engine is woken when an
-        answer comes, or is late, so it needn't ask again soon. *only_one*: look at one
-        request only."""
+    def _next_of_scheduler(self, *, only_one_try: bool) -> Request | None:
+        """Return a request from the scheduler that needn't wait. If the scheduler's
+        request has to stay and another may leave at once, return that one; None if
+        there is neither. The engine is woken when an answer comes, or is late, so it
+        needn't ask again soon. *only_one_try*: look at one of the scheduler's requests
+        only."""
         slice_end = time.perf_counter() + SLICE_SECONDS
         while self._held.may_wait and not self._is_scheduler_exhausted:
             # The scheduler may itself call the methods that we have replaced.
@@ -230,15 +241,16 @@ class Gate:
             else:
                 stays = self._keep_if_unknown(request)
             if not stays:
-                self._known_at_gate.setdefault(request, None)  # it came through here
+                # The middleware asks whether a request came through here.
+                self._known_at_gate.setdefault(request, None)
                 return request
-            if self._releases.ready:
+            if self._releases.ready:  # another may leave at once
                 return self._next_released()
-            if only_one:
+            if only_one_try:
                 return None
             is_slice_over = time.perf_counter() >= slice_end
             if is_slice_over and not self._is_scheduler_exhausted:
-                self._engine.wake()  # it asks again after other events
+                self._engine.wake()  # the engine asks again after other events
                 return None
         return None
 
@@ -268,7 +280,7 @@ class Gate:
 
     def _has_work(self) -> bool:
         """Whether requests are scheduled, may leave the gate, are being checked, or
-        were dropped just now."""
+        were dropped early just now (early.py)."""
         only_handed_back = self._is_scheduler_exhausted and self._held.has_requests
         if self._ask_if_scheduled() and not only_handed_back:
             return True
@@ -340,7 +352,8 @@ class Gate:
     def _keep_if_unknown(self, request: Request) -> bool:
         """Keep *request* here if its robots.txt isn't known, or other requests are to
         leave in its place. Return whether it is kept."""
-        # Fast path, as in the middleware. Most requests are to known origins.
+        # The fast path, as in the middleware. Most requests are to known origins, found
+        # by what their URL begins with.
         meta = request.meta
         url = request.url
         slash = url.find("/", SCHEME_LENGTH)
@@ -351,11 +364,12 @@ class Gate:
             and state.rules is not None
             and self._context.clock() < state.status.until
             and HANDED_BACK not in meta
-            and not self._releases.turns  # else it may have to stand behind others
+            and not self._releases.turns  # else others may have to leave in its place
         ):
             self._known_at_gate[request] = state, state.status
             return False
 
+        # What needs no robots.txt goes on.
         past = NO_PAST
         if HANDED_BACK in meta:
             past = self._holding.handing_back.restore(request)
@@ -365,15 +379,18 @@ class Gate:
             state_or_origin, path = self._origins.find(request)
         except ValueError:
             return False  # it has no origin, as the middleware will say
-        if path == ROBOTS_PATH:
+        if path == ROBOTS_PATH:  # no rules apply to it
             return False
 
+        # What needs an answer stays.
         if isinstance(state_or_origin, Origin):
-            # Nothing is known of it: a fetch is due.
+            # Nothing that is known of this origin is usable: a fetch is due.
             return self._keep_unless_full(state_or_origin, None, request, past)
         state = state_or_origin
         if state.unreachable and not self._context.settings.dry_run:
             return self._keep_unless_full(state.origin, state, request, past)
+
+        # The rules are known. The request goes on, unless another leaves in its place.
         if self._holding.stay_behind(state.origin, request, past.waited):
             return True
         self._known_at_gate[request] = state, state.status
@@ -390,29 +407,38 @@ class Gate:
         holding = self._holding
         queue = self._held.queues.get(origin)
         is_very_late = queue is not None and queue.lateness is Lateness.VERY_LATE
-        advice = STAY  # for a first answer, requests wait even without room
+        # While a fetch is due, requests wait even without room, unless the fetch is
+        # very late.
+        advice = STAY
         if state is not None or is_very_late:
             is_full = not self._held.room_for(queue)
             advice = self._origins.policy.at_the_gate(state, full=is_full)
         if advice.action is Action.LEAVE:
-            if state is not None:  # this counts even if another attempt becomes due
+            if state is not None:
+                # The middleware acts on this state, even if an attempt becomes due
+                # before the request gets there.
                 self._known_at_gate[request] = state, state.status
             return False
+
         disk = self._held.disk
         if (
             disk is not None
             and disk.earlier_counts
-            and disk.recognise(str(origin), request)
+            and disk.recognise_copy(str(origin), request)
         ):
-            # An earlier run held it, and it came again: the one on disk is enough.
+            # An earlier run held this request, and a copy of it came again. The copy is
+            # dropped, since the one on disk is enough.
             self._count("rep/held/already")
             return True
+
         if advice.action is Action.STAY:
             holding.keep(origin, state, request, past.waited)
             return True
+
+        # There is no room.
         if holding.handing_back.hand_back(request, past.waited):
             # If this request had been put behind all others before, the scheduler has
-            # only requests that were.
+            # only requests that had been put there, too.
             self._is_scheduler_exhausted = past.came_last
             return True
         holding.log.warn_full(origin)

@@ -44,8 +44,8 @@ HANDED_BACK = "_rep_held"
 _ERRBACKS_AT_A_TIME = 20
 """Errbacks called before the event loop gets a turn: one takes 1 to 5 ms."""
 _MOST_SECONDS = 1e9
-"""The most seconds of waiting that are believed, 30 years: anybody may have written
-more into a request's meta."""
+"""The most seconds of waiting (30 years) that are believed, since anybody may have
+written more into a request's meta."""
 _LAST_PRIORITY = -(1 << 20)
 """The priority of a request that is handed back for want of room: after all others."""
 
@@ -54,11 +54,11 @@ class Past(NamedTuple):
     """What is known of a request from before the scheduler returned it."""
 
     waited: float | None = None
-    """Seconds for which it had waited, here and in the scheduler; None: it hadn't, or
-    its meta doesn't say."""
+    """Seconds for which the request had waited, here and in the scheduler; None: it
+    hadn't waited, or its meta doesn't say."""
     came_last: bool = False
-    """Whether it had been put behind all others, for want of room. When it comes again,
-    the scheduler has nothing else."""
+    """Whether the request had been put behind all others, for want of room. When it
+    comes again, the scheduler has only requests like that."""
 
 
 NO_PAST = Past()
@@ -75,12 +75,12 @@ class HandingBack:
         self._held = held
         self.waiting = 0
         """How many requests that were handed back for want of room are still in the
-        scheduler. This isn't exact: another process may share the scheduler."""
+        scheduler. This number isn't exact if other processes share the scheduler."""
 
     def hand_back(self, request: Request, waited: float | None) -> bool:
         """Hand back *request*, for which there is no room, behind all others. Return
         whether the scheduler took it. Scrapy's own scheduler isn't asked, since it
-        would return the request at once; nor is any if held requests are on disk.
+        would return the request at once; nor is any other if held requests are on disk.
         *waited*: the seconds for which the request has waited here; None: not at
         all."""
         if self._held.disk is not None:
@@ -134,7 +134,7 @@ class HandingBack:
 
     def restore(self, request: Request) -> Past:
         """Make *request*, which the scheduler has returned, what it was before it was
-        handed back."""
+        handed back. Return what is known of that time."""
         came_last = request.priority <= _LAST_PRIORITY
         if came_last:
             self.waiting = max(0, self.waiting - 1)
@@ -154,8 +154,8 @@ class HandingBack:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         waited_here = min(max(0.0, waited_here), _MOST_SECONDS)
-        # Time without a crawl doesn't count. While the request was in the scheduler, a
-        # crawl ran at least for as long as this one has.
+        # Time without a crawl doesn't count. Of the time in the scheduler, it is only
+        # known for how long this crawl has run.
         waited_in_all = time.time() - since
         in_scheduler = max(0.0, waited_in_all - waited_here)
         ran = self._held.now()
@@ -164,16 +164,18 @@ class HandingBack:
     # The crawl's end
 
     async def empty(self, *about_to_leave: deque[Request] | set[Request]) -> None:
-        """Leave no request that would be lost with the process: write it to disk, hand
-        it back, or call its errback. This concerns the requests in all queues
-        (origins/queue.py), and those *about_to_leave*, which stand in none."""
+        """Leave no request that would be lost with the process: write each to disk,
+        hand it back, or call its errback. This concerns the requests in all queues
+        (origins/queue.py), and those *about_to_leave*, which stand in no queue."""
         outputs = _ErrbackOutputs()
+        # Those that stand in no queue.
         for collection in about_to_leave:
             requests = list(collection)
             collection.clear()
             for request in requests:
                 output = self._end_unqueued(request)
                 await outputs.add(output)
+        # Those in queues.
         queues = list(self._held.queues.values())
         async for queue in in_slices(queues):
             failing = queue.numbers_to_fail()
@@ -186,7 +188,7 @@ class HandingBack:
     def _end_unqueued(self, request: Request) -> Deferred[None]:
         """End the wait of *request*, which was about to leave, and stands in no queue.
         Return a Deferred for the output of its errback."""
-        if self._engine.following.is_kept(request):
+        if self._engine.following.is_kept(request):  # another file of ours has it
             return succeed(None)  # no errback is called
         if self._give_to_scheduler(request, waited=0.0, priority=request.priority):
             return succeed(None)
@@ -194,8 +196,9 @@ class HandingBack:
         last_failure = Drop.of(self._held.table.get(origin))
         drop = last_failure._replace(
             reason="about to leave; the crawl ended",
-            attempts=0,
+            attempts=0,  # no failed attempt is why it ends
         )
+        # give_up() needs a Held; this one stood in no queue, and was never held.
         never_held = Held(urgency=0, number=0, since=0.0, request=request)
         error = self._held.give_up(never_held, origin, waited=0.0, why=drop)
         return self._engine.fail(request, error)
@@ -204,9 +207,10 @@ class HandingBack:
         """End the wait of *held*, which has been taken from *queue*. *was_to_fail*: it
         was about to leave, to fail. Return a Deferred for the output of its errback."""
         request = held.request
-        if self._engine.following.is_kept(request):
+        if self._engine.following.is_kept(request):  # another file of ours has it
             return succeed(None)
         waited = self._held.waited(queue, held)
+        # Without us, a request that only waited would be in the scheduler still.
         only_waited = not held.was_held and not was_to_fail
         may_go_back = only_waited or self._outlives(request)
         if may_go_back and self._give_to_scheduler(request, waited, request.priority):
@@ -241,7 +245,7 @@ class HandingBack:
 
 
 class _ErrbackOutputs:
-    """Outputs of errbacks that aren't handled yet, not many at a time."""
+    """Outputs of errbacks that aren't handled yet, a few at a time."""
 
     def __init__(self) -> None:
         self._outputs: list[Deferred[None]] = []
@@ -256,7 +260,7 @@ class _ErrbackOutputs:
 
     async def handle(self) -> None:
         """Wait until all outputs are handled. The engine must not close before, since
-        errbacks may use it."""
+        errbacks may use the engine."""
         outputs = self._outputs
         self._outputs = []
         await maybe_deferred_to_future(DeferredList(outputs))

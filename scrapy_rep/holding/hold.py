@@ -34,19 +34,20 @@ from scrapy_rep.protocol import Origin
 from scrapy_rep.signals import request_given_up, request_held, request_released
 
 _GOOD_SECONDS = 5.0
-"""For at least this many seconds, an answer releases requests, even if it says that it
-may not be kept so long. Otherwise robots.txt would be fetched anew for each request."""
+"""For at least this many seconds, an answer releases requests, even if the answer may
+not be kept so long. Otherwise robots.txt would be fetched anew for each request."""
 _SHARE = 10
 """An origin may hold at most this many times as many requests as there is then still
-room for. So there is always room for another origin ("dynamic thresholds", as in
-network switches)."""
+room for. So there is always room for another origin, as with the "dynamic thresholds"
+of network switches."""
 _WAITING_PER_SLOT = 8
-"""How many requests may wait for first answers, for each of CONCURRENT_REQUESTS. Four
-fetches may run at a time for each (origins/flights.py). So these are four requests with
-a fetch that runs, and four more, whose fetches are next."""
+"""How many requests may wait for first answers, for each of CONCURRENT_REQUESTS: four
+with a fetch that runs, since that many fetches may run at a time
+(``_FETCHES_PER_SLOT`` in origins/flights.py), and four whose fetches are next."""
 
 Verdict: TypeAlias = "Drop | Exception"
-"""Why a request fails in the middleware; or what the middleware raises for it."""
+"""Why a request fails in the middleware, or the exception that the middleware raises
+for the request."""
 
 
 class HeldRequests:
@@ -60,7 +61,7 @@ class HeldRequests:
         self._flights = origins.flights
         self.table = origins.table
         self.queues = origins.flights.queues
-        """The queue of each origin with somebody who waits."""
+        """By origin: the queue of each that has a fetch, or somebody who waits."""
         self.tally = origins.flights.tally
         """How many requests are in all these queues."""
         self.now = context.running
@@ -76,12 +77,14 @@ class HeldRequests:
     # How many may be held, or wait
 
     def hold_at_most(self, count: int) -> None:
-        """Hold no more than *count*, whatever ``REP_HOLD_MAX_REQUESTS`` says."""
+        """Hold no more than *count* requests, whatever ``REP_HOLD_MAX_REQUESTS``
+        says."""
         self._most_held = min(self._most_held, count)
 
     def room_for(self, queue: Queue | None) -> int:
-        """Return how many more requests the origin of *queue* may hold. Other origins
-        need some room. None: an origin without a queue."""
+        """Return how many more requests the origin of *queue* (None: an origin without
+        a queue) may hold. It gets no more than a share of the room, since other origins
+        need some."""
         room = max(0, self._most_held - self.tally.held)
         held_count = queue.count if queue is not None else 0
         # The origin may take n more as long as held_count + n <= _SHARE * (room - n).
@@ -93,9 +96,10 @@ class HeldRequests:
     def may_wait(self) -> bool:
         """Whether another request may begin to wait for a first answer. Requests whose
         origin answers late hardly count (``Lateness`` in origins/queue.py), but there
-        may not be many more of them than can be held."""
+        may not be many more of these than can be held."""
         if self.tally.counted >= self._most_waiting:
             return False
+        # All that wait, counted or not, may have to be held soon.
         room = max(0, self._most_held - self.tally.held)
         return self.tally.waiting < room + self._most_waiting
 
@@ -120,11 +124,12 @@ class HeldRequests:
 
     def hold_waiting(self, queue: Queue, *, everything: bool = False) -> list[Held]:
         """Hold, count and announce as many of those that wait in *queue* as there is
-        room for; all of them with *everything*. Return those that are held now."""
-
+        room for; all of them with *everything*, at the crawl's end. Return those that
+        are held now, as they were."""
         room = self.room_for(queue)
         if everything:
             room = len(queue.waiting)
+
         if self.disk is None:
             moved = queue.hold(room, _kept_in_memory)
         else:
@@ -134,9 +139,12 @@ class HeldRequests:
         if not moved:
             return []
 
+        # Count those that are held after a failure. Those that are held before any
+        # failure, or only since the crawl ends, are counted when a failure comes, if
+        # one does (Holding._count_unanswered).
         if queue.is_answered and not everything:
             self._count("rep/held/unreachable", len(moved))
-        else:  # there was no failure yet, or the crawl ends
+        else:
             queue.unanswered += len(moved)
         self._stats.set_value("rep/held/now", self.tally.held)
         self._stats.max_value("rep/held/max", self.tally.held)
@@ -152,10 +160,11 @@ class HeldRequests:
 
     def read_first(self, queue: Queue, held: Held) -> Held | None:
         """Return *held*, which is on disk and the next of *queue* to leave, with its
-        request; None if that can't be read. Then the engine has to ask again for the
-        one after it, since to skip 100,000 at once would take seconds."""
+        request. If the request can't be read, skip it and return None. Then the engine
+        has to ask again for the next one, since to skip 100,000 at once would take
+        seconds."""
         disk = self.disk
-        assert disk is not None
+        assert disk is not None  # otherwise nothing would be on disk
         try:
             return held._replace(request=disk.load(held))
         except Exception as error:  # noqa: BLE001 (the spider's callback may be gone, say)
@@ -166,41 +175,42 @@ class HeldRequests:
             return None
 
     def waited(self, queue: Queue, held: Held) -> float:
-        """Return for how many seconds *held*, which isn't released, has waited in
-        *queue*."""
+        """Return for how many seconds *held*, which stands in *queue* and isn't
+        released, has waited."""
         now = queue.clock(self.now())
         return max(0.0, now - held.since)
 
-    def recall(self, queue: Queue) -> None:
-        """Keep those of *queue* that were about to leave."""
+    def recall_leaving(self, queue: Queue) -> None:
+        """Keep those of *queue* that were about to leave: they wait or are held
+        again."""
         now = self.now()
         was_released = queue.leaving and not queue.fails
         if self.disk is not None and was_released and queue.count:
-            # The time of those that were held begins anew.
-            self.disk.release(str(queue.origin), queue.clock(now))
-        queue.recall(now)
+            # The waiting time of those that were held begins anew, in the file, too.
+            self.disk.note_release(str(queue.origin), queue.clock(now))
+        queue.recall_leaving(now)
 
-    def left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
+    def note_left(self, queue: Queue, held: Held, *, given_up: bool) -> None:
         """Note that *held*, which was held and had not only waited, has left
         *queue*."""
         if self.disk is not None:
-            self.disk.left(str(queue.origin), held, given_up=given_up)
+            self.disk.note_left(str(queue.origin), held, given_up=given_up)
         self._stats.set_value("rep/held/now", self.tally.held)
 
     def take_unsaved(self, queue: Queue) -> Iterator[Held]:
-        """Remove the requests from *queue* that would end with the process, since no
-        file has them. Yield them. With a JOBDIR, requests that only waited are written
-        to disk first."""
-        self.recall(queue)
+        """Remove and yield the requests in *queue* that would end with the process,
+        since no file has them. With a JOBDIR, requests that only waited are written to
+        disk first, so these aren't among them."""
+        self.recall_leaving(queue)
         if self.disk is not None:
             self.hold_waiting(queue, everything=True)
         for held in queue.take(self._is_unsaved):
             taken = self._with_request(held)
-            if taken is not None:
+            if taken is not None:  # otherwise its request can't be read
                 waited = self.waited(queue, taken)
                 queue.longest = max(queue.longest, waited)
                 if taken.was_held:
-                    self.left(queue, taken, given_up=False)
+                    self.note_left(queue, taken, given_up=False)
                 yield taken
 
     def _is_unsaved(self, held: Held) -> bool:
@@ -218,8 +228,8 @@ class HeldRequests:
     def peek(self, held: Held) -> Request | None:
         """Return the request of *held*; None if it can't be read now."""
         if held.request is None and self.disk is not None:
-            # What goes wrong here is not logged: disk.read() will log it, when the
-            # request leaves.
+            # A request that can't be read isn't counted here, but when it is to leave
+            # (read_first()).
             with suppress(Exception):
                 return self.disk.load(held)
         return held.request
@@ -228,8 +238,8 @@ class HeldRequests:
         self, held: Held, origin: Origin, waited: float, why: Drop
     ) -> RobotsUnreachable:
         """Return the error with which *held*, which has *waited* this many seconds for
-        *origin*, is to fail. Count and announce that it is given up, if it was held and
-        had not only waited."""
+        *origin*, is to fail, and *why*. Count and announce that *held* is given up, if
+        it was held and had not only waited."""
         error = RobotsUnreachable(
             origin,
             why.reason,
@@ -252,8 +262,9 @@ class HeldRequests:
 
     async def recover(self, disk: DiskHold) -> AsyncIterator[Queue]:
         """Take over what an earlier run has held on *disk*, and use *disk* from now on.
-        Yield the queue of each origin of that run. The requests of that run leave
-        before those of this run. What this run has held so far stays in memory."""
+        Yield the queue of each origin that the earlier run held requests for. These
+        leave before requests of this run. What this run has held so far stays in
+        memory."""
         self.disk = disk
         async for origin_text, requests in in_slices(disk.recovered.items()):
             try:
@@ -288,9 +299,9 @@ class Releases:
         finished: Callable[[Queue], None],
     ) -> None:
         """*refetch_if_stale* fetches robots.txt again if the answer is too old to
-        release requests by, and returns whether it was. *finished* is called when all
-        of a queue that may leave have left. Both are methods of ``Holding``
-        (holding.py)."""
+        release requests by, and returns whether the answer was too old. *finished* is
+        called when all of a queue that may leave have left. Both are methods of
+        ``Holding`` (holding.py)."""
         self._context = context
         self._engine = context.engine
         self._stats = context.stats
@@ -310,7 +321,8 @@ class Releases:
         """Whether no more requests leave, since the spider closes."""
         self.ready: deque[Request] = deque()
         """Requests that leave next, even if their download slot is full: those that
-        fail, and those that needn't wait any more."""
+        fail since there is no room to hold them, and those that needn't wait any
+        more."""
         self.being_checked: set[Request] = set()
         """Requests that can't leave before the gate's check of them is over
         (``Gate._begin_check``)."""
@@ -324,8 +336,8 @@ class Releases:
         return any(self._may_next_leave(turn.queue) for turn in self.turns)
 
     def _may_next_leave(self, queue: Queue) -> bool:
-        """Whether the next of *queue* may leave now. A request on disk may, so that it
-        needn't be read to find out."""
+        """Whether the next of *queue* may leave now. A request on disk counts as one
+        that may, so that it needn't be read to find out."""
         held = queue.leaving[0] if queue.leaving else None
         if held is None:
             return False
@@ -334,10 +346,12 @@ class Releases:
         slots = self._engine.slots
         return not slots.is_full(held.request, queue.on_their_way)
 
-    def add(self, queue: Queue, why: Drop | None = None, before: float = inf) -> None:
-        """Let those in *queue* leave. If there is a reason *why*, they are given up;
-        otherwise they are released. *before*: only those that came until then, in
-        seconds of the queue's clock."""
+    def let_leave(
+        self, queue: Queue, why: Drop | None = None, before: float = inf
+    ) -> None:
+        """Let the requests in *queue* leave. If there is a reason *why*, they are given
+        up; otherwise they are released. *before*: a moment, in seconds of the queue's
+        clock; only the requests that came until then leave."""
         if self._has_ended:
             return
         now = self._held.now()
@@ -346,9 +360,9 @@ class Releases:
             queue.good_until = now + _GOOD_SECONDS
             disk = self._held.disk
             if disk is not None and queue.count:
-                # The time of those that were held begins anew, if they have to wait
-                # again.
-                disk.release(str(queue.origin), queue.clock(now))
+                # The waiting time of those that were held begins anew, if they have to
+                # wait again.
+                disk.note_release(str(queue.origin), queue.clock(now))
         if not queue.has_turn:
             self._give_turn(queue)
             self._engine.wake()
@@ -381,8 +395,9 @@ class Releases:
             if time.perf_counter() >= slice_end:
                 break
         if request is None and self.turns:
-            self._engine.wake()  # it asks again, and the round goes on
+            self._engine.wake()  # the engine asks again, and the round goes on
             return None
+
         # The round ends: a request leaves, or no turns are left. Queues that had their
         # turn get one in the next round, if they have more requests that may leave.
         had_turn = self._had_turn
@@ -396,13 +411,14 @@ class Releases:
         return request
 
     def let_one_leave(self, queue: Queue) -> None:
-        """Let the next of *queue*, of which none is held, leave out of turn."""
+        """Let the next of *queue*, which has no held requests, leave out of turn."""
         request = self._take_turn(queue)
         if request is not None:
             self.make_ready(request)
 
     def _take_turn(self, queue: Queue) -> Request | None:
-        """Let the next of *queue* leave, if it may. Return its request."""
+        """Let the next of *queue* leave, if it may. Return its request; None if it
+        stays."""
         held = queue.leaving[0] if queue.leaving else None
         if held is not None and held.request is None:
             held = self._held.read_first(queue, held)
@@ -412,10 +428,14 @@ class Releases:
             self._give_up_first(queue, held)
             return held.request
 
+        # The request stays if the answer that released it is too old by now.
         request = held.request
         now = self._held.now()
         if now >= queue.good_until and self._refetch_if_stale(queue, request):
             return None
+
+        # The request stays if its download slot is full, unless a later request to the
+        # origin has overtaken it.
         slots = self._engine.slots
         if queue.on_their_way:
             queue.on_their_way = slots.not_there_yet(request, queue.on_their_way)
@@ -424,15 +444,18 @@ class Releases:
             queue.replace_first(held)  # if it was read from disk, it needn't be again
             return None
 
+        # The request leaves.
         queue.was_overtaken = False
         queue.on_their_way.append(request)
         queue.pop_first()
         waited = max(0.0, queue.released_at - held.since)
         queue.longest = max(queue.longest, waited)
+
+        # If it was held, and had not only waited, count and announce that.
         if held.was_held:
             disk = self._held.disk
             if disk is not None:
-                disk.left(str(queue.origin), held, given_up=False)
+                disk.note_left(str(queue.origin), held, given_up=False)
             self._stats.set_value("rep/held/now", self._held.tally.held)
             queue.released += 1
             self._count("rep/released")
@@ -451,7 +474,7 @@ class Releases:
         earlier turns for equally urgent ones."""
         queue.has_turn = True
         self._last_turn += 1
-        urgency = 0
+        urgency = 0  # of a queue with nobody who may leave: this turn finishes it
         first = queue.leaving[0] if queue.leaving else None
         if first is not None:
             urgency = first.urgency
@@ -460,14 +483,14 @@ class Releases:
 
     def _give_up_first(self, queue: Queue, held: Held) -> None:
         """Let *held*, the next of *queue*, leave, and note why it is to fail in the
-        middleware: the origin may be forgotten before the request gets there."""
+        middleware, since the origin may be forgotten before the request gets there."""
         queue.pop_first()
         waited = self._held.waited(queue, held)
         queue.longest = max(queue.longest, waited)
         if not held.was_held:
             self.verdicts[held.request] = queue.why
             return
-        self._held.left(queue, held, given_up=True)
+        self._held.note_left(queue, held, given_up=True)
         error = self._held.give_up(held, queue.origin, waited, queue.why)
         self.verdicts[held.request] = error
         queue.given_up += 1
@@ -476,7 +499,7 @@ class Releases:
         """Return why *request*, which the middleware has now, was dropped at the gate;
         None if it wasn't. Raise the error with which it was given up, or what the
         gate's check of it raised."""
-        if not self.verdicts:  # as nearly always
+        if not self.verdicts:  # nearly always, so this comes first
             return None
         verdict = self.verdicts.pop(request, None)
         if isinstance(verdict, Exception):

@@ -21,8 +21,8 @@ The life of a held request:
 
 A request stands in the :class:`Queue` (origins/queue.py) of its origin all the time, as
 a ``Held``. If it is to fail, a ``Drop`` (origins/policy.py) says why. ``Flights.to``
-(origins/flights.py) has a robots.txt fetched; ``Flights.settle`` sets the origin's
-alarm anew, after whatever has changed its queue.
+(origins/flights.py) has a robots.txt fetched; ``Flights.set_alarm_or_forget`` sets the
+origin's alarm anew, after whatever has changed its queue.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ from scrapy_rep.text import counted, duration
 logger = get_logger(__name__)
 
 # At most this many requests are held if the scheduler isn't Scrapy's, and there is no
-# JOBDIR. Other processes may share the scheduler, and can crawl the rest meanwhile.
+# JOBDIR. The rest stays in the scheduler, and other processes that share it can crawl
+# that meanwhile.
 _MOST_SHARED = 1000
 # How many of an origin's URLs at the gate are compared when its robots.txt changes: a
 # sample is enough to say in the log whether the change matters.
@@ -68,8 +69,8 @@ _SAMPLE = 20
 # Seconds between log lines about what is held. One a minute doesn't drown others.
 _TELL_SECONDS = 60.0
 # In an idle crawl, the gate has such a line logged every minute. The alarm for such
-# lines (Holding._reports) is then set this many seconds later, so that no line is
-# logged twice.
+# lines (Holding._reports) is then set for a minute and this many seconds, so that no
+# line is logged twice.
 _IDLE_SECONDS = 10.0
 # Events, and what Limiter (engine/log.py) calls the origins whose number it logs.
 _EVENTS = {
@@ -116,7 +117,7 @@ class Holding(WaitingRoom):
         """The file under JOBDIR; None without a JOBDIR. While it is open, it is
         ``held.disk`` too."""
         self.closing = False
-        """Whether the spider closes; then nothing leaves the gate any more."""
+        """Whether the spider closes. Then nothing leaves the gate any more."""
         origins.flights.serve(self)
         connect = context.crawler.signals.connect
         connect(self._spider_opened, scrapy_signals.spider_opened)
@@ -150,6 +151,7 @@ class Holding(WaitingRoom):
         for origin, queue in self.held.queues.items():
             if not queue.count:
                 continue
+            # For how long the first of them has been held.
             times = []
             for held in chain(queue.held, queue.leaving):
                 if held.was_held:
@@ -185,19 +187,22 @@ class Holding(WaitingRoom):
         queue = self._flights.queue_of(origin)
         held = self.held.new_held(queue, request, waited)
         queue.arrive(held)
-        if state is None:
+
+        if state is None:  # wait for a fetch
             is_new = self._table.get(origin) is None
             stat = "rep/cache/miss" if is_new else "rep/cache/refresh"
             self._count(stat)
+            # Those that are about to leave, if any, have had an answer.
             if not queue.leaving:
                 queue.is_answered = False
             if queue.fetch is None:
                 self._flights.to(origin, request)
             else:
-                self._flights.settle(queue)
+                self._flights.set_alarm_or_forget(queue)
             return
+
         # The answer may have come just now, while listeners are still being told. Then
-        # other requests still wait for it. They are older than *request*, so they are
+        # other requests still wait for it. These are older than *request*, so they are
         # held first, and may take the last room.
         queue.is_answered = True
         self._hold_waiting(queue, state)
@@ -206,21 +211,24 @@ class Holding(WaitingRoom):
         seconds_left = self._max_wait - (waited or 0.0)
         if seconds_left < self._seconds_until_last_attempt(queue):
             self._give_up(queue)
-        self._flights.settle(queue)
+        self._flights.set_alarm_or_forget(queue)
 
     def stay_behind(
         self, origin: Origin, request: Request, waited: float | None
     ) -> bool:
-        """Let *request*, which may be fetched, stand behind other requests to *origin*
-        that are about to leave, if there are any: one of these leaves in its place.
-        Return whether it stays.
+        """Let *request*, which may be fetched, join the requests to *origin* that are
+        about to leave, if there are any; the next of these leaves now. Return whether
+        *request* stays. *waited*: see :meth:`keep`.
 
-        If some of those were held, it overtakes them instead, and may leave at once.
-        *waited*: see :meth:`keep`."""
+        If any request in the queue has been held, *request* doesn't join: it may leave
+        at once, ahead of them, and one of them may then leave though the slot is full
+        (``Queue.was_overtaken``). If it joined in place of a held one, there would be
+        one more that counts towards the limit of those that wait
+        (``HeldRequests.may_wait``), and soon the gate would stop."""
         queue = self.held.queues.get(origin)
         if queue is None or not queue.leaving or queue.fails:
             return False
-        queue.was_overtaken = True
+        queue.was_overtaken = True  # one leaves now, whether *request* joins or not
         if queue.count:
             return False
         held = self.held.new_held(queue, request, waited)
@@ -247,15 +255,15 @@ class Holding(WaitingRoom):
             case Step.COUNT_VERY_LATE:
                 queue.become_late(Lateness.VERY_LATE)
 
-        # Those that wait have waited for a first answer for too long, so they are held;
-        # in a dry run, they leave.
+        # Step.HOLD and Step.COUNT_VERY_LATE: those that wait have waited for a first
+        # answer for too long, so they are held; in a dry run, they leave.
         if self._settings.dry_run:
-            self.releases.add(queue)
+            self.releases.let_leave(queue)
             return
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.lateness is Lateness.VERY_LATE:
-            self.log.begin(queue, "slow")
+            self.log.tell_held(queue, "slow")
             self._drop_waiting(queue, Drop("too many of its requests are held"))
         self._engine.wake()
 
@@ -265,29 +273,34 @@ class Holding(WaitingRoom):
         """Let those in *queue* leave that waited for this answer, or hold them until
         the next attempt. *state* is what is known of the origin now."""
         if not queue.has_requests:
-            self._engine.wake()  # listeners have been told: the crawl may be over
+            # Nobody waits for this answer. The engine may have waited for the fetch
+            # only, so let it see whether the crawl is over.
+            self._engine.wake()
             return
         queue.is_answered = True
         # The requests leave by what is known now, so the origin isn't forgotten before
         # all have left.
         self._table.pin(state.origin)
         if not state.unreachable or self._settings.dry_run:
-            self.releases.add(queue)
+            self.releases.let_leave(queue)
             return
-        self.held.recall(queue)
+
+        # The origin is unreachable.
+        self.held.recall_leaving(queue)
         self._count_unanswered(queue)
         if self._policy.is_worth_waiting(state):
             self._hold_until_next_attempt(queue, state)
         elif self._policy.unreachable == "hold":
             reason = f"{state.entry.error}; the host is down"
             drop = Drop.of(state)._replace(reason=reason)
-            self.releases.add(queue, drop)
+            self.releases.let_leave(queue, drop)
         else:
-            self.releases.add(queue)  # the middleware drops them, or lets them pass
+            # By REP_UNREACHABLE, the middleware drops these requests, or lets them pass.
+            self.releases.let_leave(queue)
 
     def _count_unanswered(self, queue: Queue) -> None:
-        """Count those in *queue* that were held for want of a first answer. Now this
-        has come, and was a failure."""
+        """Count those in *queue* that were held for want of a first answer, since that
+        has come now, and was a failure."""
         if queue.unanswered:
             self._count("rep/held/unreachable", queue.unanswered)
             queue.unanswered = 0
@@ -299,23 +312,24 @@ class Holding(WaitingRoom):
         if queue.count:
             self._give_up(queue)
             self._engine.wake()
-        else:
-            self.releases.add(queue)  # none is left: its turn will call finished()
+        else:  # none is held: there was no room
+            self.releases.let_leave(queue)  # its turn will call finished()
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Give up those in *queue*, since after a misconfiguration or a bug, retrying
-        can't help."""
+        """Give up those in *queue*, since retrying can't help after a misconfiguration
+        or a bug (*error*)."""
         if queue.has_requests:
             queue.is_answered = True
-            self.releases.add(queue, Drop.after(error))
+            self.releases.let_leave(queue, Drop.after(error))
 
     def _hold_waiting(self, queue: Queue, state: OriginState) -> None:
-        """Hold those that wait in *queue*, as far as there is room. Drop the others."""
+        """Hold those that wait in *queue*, as far as there is room. Get rid of the
+        others."""
         if self.held.hold_waiting(queue):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
         if queue.count:
             self._table.pin(state.origin)
-            self.log.begin(queue, "unreachable")
+            self.log.tell_held(queue, "unreachable")
         self._drop_waiting(queue, Drop.of(state))
 
     def _drop_waiting(self, queue: Queue, drop: Drop) -> None:
@@ -333,25 +347,24 @@ class Holding(WaitingRoom):
 
     def refetch_if_stale(self, queue: Queue, request: Request) -> bool:
         """Fetch robots.txt again if the answer that was to release those in *queue* is
-        too old by now, and keep them in it. Return whether the answer was too old.
-        *request* is the next that would leave."""
-        if self._settings.dry_run:
+        too old by now, and keep them in the queue. Return whether the answer was too
+        old. *request* is the next that would leave."""
+        if self._settings.dry_run:  # whatever the answer, the requests leave
             return False
         if self._cache.get(queue.origin) is not None:
             return False
-        # Those that were about to leave wait or are held again.
-        self.held.recall(queue)
+        self.held.recall_leaving(queue)
         queue.is_answered = False
         self._flights.to(queue.origin, request)
-        self._flights.settle(queue)
+        self._flights.set_alarm_or_forget(queue)
         return True
 
     def finished(self, queue: Queue) -> None:
         """Note that all in *queue* that may leave have left. Forget what happened to
         them, unless others stay."""
-        if queue.has_requests:
+        if queue.has_requests:  # others stay
             queue.note_departure()
-            self._flights.settle(queue)
+            self._flights.set_alarm_or_forget(queue)
             return
         self._table.unpin(queue.origin)
         if queue.fails:
@@ -359,18 +372,20 @@ class Holding(WaitingRoom):
             self._flights.abandon(queue.origin)
         disk = self.held.disk
         if queue.given_up or queue.logged_as:
-            self.log.end(queue, kept=disk is not None)
+            self.log.tell_outcome(queue, kept=disk is not None)
         if disk is not None and queue.released:
             disk.forget_release(str(queue.origin))
+        # If nothing else needs the queue, set_alarm_or_forget() forgets all of it.
         if queue.fetch or queue.being_told or queue.callers:
-            queue.forget_past()  # otherwise the queue itself is forgotten
-        self._flights.settle(queue)
+            queue.forget_past()
+        self._flights.set_alarm_or_forget(queue)
 
     # Attempts, and the end of a request's time
 
     def _ask_again(self, queue: Queue) -> None:
-        """Fetch robots.txt again: for a request in *queue*, through its proxy if it has
-        one. After a failure of a proxy, another request's turn comes."""
+        """Fetch robots.txt again: for a request in *queue*, through the request's proxy
+        if it has one. After each failure of a proxy, another request is chosen, which
+        may have another proxy."""
         state = self._table.get(queue.origin)
         proxy_failures = 0
         if state is not None:
@@ -385,16 +400,17 @@ class Holding(WaitingRoom):
     def _ask_or_give_up(self, queue: Queue) -> None:
         """Make a last attempt for the requests in *queue* whose time is over, if the
         attempt before was long enough ago, and no fetch is under way. Otherwise give
-        them up."""
+        these requests up."""
         now = queue.clock(self.held.now())
         oldest_allowed = now - self._max_wait + ROUNDING
         if queue.find_oldest() > oldest_allowed:
-            # Nobody's time is over: `oldest_bound` is not exact, and the step came too
-            # early. The request that was the oldest has left.
+            # Nobody's time is over: the oldest request has left, which `oldest_bound`
+            # didn't notice. So the step came too early.
             return
         is_allowed = self._seconds_until_last_attempt(queue) <= 0
         if queue.fetch is None and is_allowed:
-            queue.extra_attempt = self._last_failure(queue).attempts + 1
+            attempts_so_far = self._last_failure(queue).attempts
+            queue.extra_attempt = attempts_so_far + 1
             self._ask_again(queue)
         else:
             self._give_up(queue)
@@ -416,19 +432,19 @@ class Holding(WaitingRoom):
         now = queue.clock(self.held.now())
         oldest = queue.find_oldest()
         seconds_until_attempt = self._seconds_until_last_attempt(queue)
-        # The time of those who are given up is over at this moment, or before.
+        # Those are given up whose time is over at this moment, or before.
         over_by = now + max(seconds_until_attempt, ROUNDING)
         came_before = over_by - self._max_wait
         if oldest > came_before:
-            return
+            return  # nobody's time is
         last_failure = self._last_failure(queue)
         end = self._why_given_up(now - oldest)
         drop = last_failure._replace(reason=f"{last_failure.reason}; {end}")
-        self.releases.add(queue, drop, came_before)
+        self.releases.let_leave(queue, drop, came_before)
 
     def _last_failure(self, queue: Queue) -> Drop:
-        """Return why there is no robots.txt so far for those in *queue*, and after how
-        many attempts."""
+        """Return why there is no robots.txt so far for those in *queue*, and how many
+        attempts have failed."""
         return Drop.of(self._table.get(queue.origin))
 
     def _why_given_up(self, seconds: float) -> str:
@@ -457,14 +473,14 @@ class Holding(WaitingRoom):
         if not queues:
             return
         seconds = _TELL_SECONDS
-        if idle:  # the gate calls this every few seconds then
+        if idle:  # in an idle crawl, the gate calls this method every few seconds
             if now < self._told_idle_at + _TELL_SECONDS:
                 return
             self._told_idle_at = now
             seconds += _IDLE_SECONDS
         self._reports.set("report", seconds)
         seconds_to_attempt, seconds_to_end = self._next_moments(queues)
-        self.log.state(queues, seconds_to_attempt, seconds_to_end, idle=idle)
+        self.log.tell_all(queues, seconds_to_attempt, seconds_to_end, idle=idle)
 
     def _next_moments(self, queues: list[Queue]) -> tuple[float, float]:
         """Return the seconds until the next attempt at a robots.txt, and until the
@@ -479,8 +495,8 @@ class Holding(WaitingRoom):
                 attempts.append(due[Step.ASK] - now)
             if Step.TIME_IS_OVER in due:
                 ends.append(due[Step.TIME_IS_OVER] - now)
-        # Without such a step, all origins are being asked, or all requests are about to
-        # leave.
+        # If no queue has such a step, all origins are being asked, or all requests are
+        # about to leave: 0 s.
         first_end = max(0.0, min(ends, default=0.0))
         # Before requests are given up, a last attempt is made.
         attempts.append(first_end)
@@ -490,24 +506,27 @@ class Holding(WaitingRoom):
     # The crawl's beginning and end
 
     def _spider_opened(self, spider: Spider) -> Coroutine[Any, Any, None] | None:
+        """Open the file of held requests, with a JOBDIR, and follow requests from now
+        on. Return what Scrapy is to await, if anything."""
         self._engine.before_closing(Stage.HOLDING, self._before_closing)
         engine = self._engine
         directory = job_dir(self._context.crawler.settings)
         if directory:
             self._disk = DiskHold(directory, spider, engine.following)
-        # This comes after DiskHold is made, which follows requests, and before the gate
-        # and EarlyDrops (early.py) replace methods of the scheduler.
+        # Following begins after DiskHold is made, which follows requests, and before
+        # the gate and EarlyDrops (early.py) replace methods of the scheduler.
         engine.following.begin()
         if directory:
             return self._upkeep.begin()
         if engine.scheduler_is_foreign:
-            # Such a scheduler can have the rest back, so that a kill loses little.
+            # Such a scheduler can have the other requests back, so that a kill loses
+            # little.
             self.held.hold_at_most(_MOST_SHARED)
         return None
 
     async def _maintain_disk(self) -> None:
-        """Maintain the file of held requests, every second. Open it if that hasn't
-        worked so far."""
+        """Maintain the file of held requests, every second. Open the file if that
+        hasn't worked so far."""
         if self._disk is None:
             return
         if self.held.disk is None:
@@ -517,8 +536,8 @@ class Holding(WaitingRoom):
         ran = None
         tally = self.held.tally
         if tally.waiting or tally.held or self.closing:
-            # The next run counts this time against REP_HOLD_MAX_WAIT, also if this one
-            # is killed.
+            # Record how long this run has run. The next run counts this time against
+            # REP_HOLD_MAX_WAIT, even if this run is killed.
             ran = self.held.now()
         await self._disk.upkeep(ran)
 
@@ -529,8 +548,8 @@ class Holding(WaitingRoom):
         async for queue in self.held.recover(disk):
             self._reports.set("report", _TELL_SECONDS, sooner=True)
             if self._settings.dry_run:
-                self.releases.add(queue)
-            self._flights.settle(queue)
+                self.releases.let_leave(queue)
+            self._flights.set_alarm_or_forget(queue)
 
     def _spider_idle(self) -> None:
         """Keep the spider open while requests are held, or listeners are being told of
@@ -549,6 +568,7 @@ class Holding(WaitingRoom):
         await self.handing_back.empty(self.releases.ready, self.releases.being_checked)
 
     async def _spider_closed(self) -> None:
+        """Close the file of held requests."""
         await self._upkeep.now(last=True)
         if self.held.disk is not None:
             await run_in_thread(self.held.disk.close)
@@ -565,7 +585,7 @@ class HoldLog:
             self._limiters[event] = Limiter(logger, origins)
         self._told_full = False
 
-    def begin(self, queue: Queue, why: str) -> None:
+    def tell_held(self, queue: Queue, why: str) -> None:
         """Log that requests in *queue* are held, and *why*: its robots.txt is "slow" or
         "unreachable". Each reason is logged once; "slow" not after "unreachable"."""
         if queue.logged_as not in (why, "unreachable"):
@@ -579,7 +599,7 @@ class HoldLog:
                 )
             self._tell(why, queue, message)
 
-    def end(self, queue: Queue, *, kept: bool) -> None:
+    def tell_outcome(self, queue: Queue, *, kept: bool) -> None:
         """Log what became of the requests that were in *queue*. *kept*: those given up
         are on disk for the next run."""
         if queue.given_up:
@@ -618,7 +638,7 @@ class HoldLog:
                 extra=self._context.extra,
             )
 
-    def state(
+    def tell_all(
         self,
         queues: Collection[Queue],
         seconds_to_attempt: float,
@@ -631,16 +651,18 @@ class HoldLog:
         crawl can only wait."""
         total = sum(queue.count for queue in queues)
         named = nlargest(_NAMED_ORIGINS, queues, key=attrgetter("count"))
+        # Name the origins that have most of them, and count the others together.
         unnamed_count = total
         parts = []
         for queue in named:
             unnamed_count -= queue.count
             why = self._why(queue.origin)
             parts.append(f"{queue.count:,} to {queue.origin}: {why}")
-        unnamed_origins = len(queues) - len(named)
-        if unnamed_origins:
-            origins = counted(unnamed_origins, "other origin")
+        unnamed_origin_count = len(queues) - len(named)
+        if unnamed_origin_count:
+            origins = counted(unnamed_origin_count, "other origin")
             parts.append(f"{unnamed_count:,} to {origins}")
+
         values = {
             "begin": "Nothing left to do but wait: " if idle else "",
             "requests": counted(total, "request"),

@@ -28,12 +28,12 @@ logger = get_logger(__name__)
 
 USUAL_URL = re.compile(r"((?:https?|ftp)://[^/?#;\\@\s]+)(/[^#]*)")
 """Matches most URLs. Group 1: scheme, host and port; group 2: path and query. URLs that
-don't match (with user info, or without a path, say) take :func:`origin_of` and
+don't match (with user info, or without a path, say) need :func:`origin_of` and
 :func:`path_in`, which are slower."""
 
 SCHEME_LENGTH = len("https://")
-"""From where to look for the slash that begins a URL's path. In ``http://`` URLs that
-leaves out the first character of the host, which is no slash."""
+"""From which index to look for the slash that begins a URL's path. In ``http://`` URLs,
+the first character of the host is left out so, which is no slash."""
 
 FOREIGN_SCHEME = re.compile(r"(?!https?:|ftp:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 """Matches the beginning of URLs that the protocol doesn't cover: data:, file:, s3: and
@@ -58,8 +58,9 @@ def path_in(request: Request) -> str:
 
 
 AGENT_HEADER = b"User-Agent"
-"""A key of ``request.headers``, as it is there. It is looked up in ``headers.keys()``,
-since Scrapy's headers take several microseconds to normalize a key."""
+"""The key of the User-Agent in ``request.headers``, as Scrapy normalizes it. It is
+looked up in ``headers.keys()``, since Scrapy's headers take several microseconds to
+normalize a key."""
 
 AGENT_KEY = "rep_user_agent"
 """The meta key by which a request names its agent."""
@@ -68,14 +69,15 @@ SPIDER_ATTRIBUTE = "robotstxt_user_agent"
 """The attribute by which a spider names its agent."""
 
 _MAX_REMEMBERED_VALUES = 1000
-"""For how many values the tokens are remembered. Some projects send a different header
-each time, so there has to be a limit."""
+"""For how many values :func:`_read` remembers the tokens. Some projects send a
+different header each time, so there has to be a limit."""
 
 _MAX_QUOTED = 200
 """How many characters of a value a warning quotes."""
 
 _HEADER_NAME = re.compile(r"[\s\"']*user[-_ ]?agent[\s\"']*[:=][\s\"']*", re.IGNORECASE)
-"""Matches a header's name at the beginning of its value: some users copy it along."""
+"""Matches a header's name at the beginning of its value: some users copy the name
+along."""
 
 
 class _Reading(NamedTuple):
@@ -84,7 +86,7 @@ class _Reading(NamedTuple):
     tokens: Chain
     """The chain: product tokens, most specific first; empty without a token."""
     warning: str
-    """What to warn the user of; empty for nothing."""
+    """The text of a warning for the user; empty if there is nothing to warn of."""
 
 
 @lru_cache(_MAX_REMEMBERED_VALUES)
@@ -97,7 +99,7 @@ def _read(value: str | Chain) -> _Reading:
     try:
         tokens = chain(value)
     except ValueError:
-        # It is no token or list of tokens, so perhaps a header.
+        # *value* is no token or list of tokens, so perhaps a header.
         tokens = _token_in_header(value)
     if tokens and isinstance(value, str):
         # Tokens have no digits. Of a name with digits in a header, product_token()
@@ -111,7 +113,7 @@ def _read(value: str | Chain) -> _Reading:
 
 def _token_in_header(value: str | Chain) -> Chain:
     """Return the product token in *value* as a chain, if *value* is a header that has
-    one; empty if not."""
+    one; otherwise an empty chain."""
     token = None
     if isinstance(value, str):
         token = product_token(value)
@@ -148,6 +150,7 @@ class Agents:
         --agent``); None for what the project says."""
         self.crawler = crawler
         self._has_warned = False
+        """Whether a warning was logged: there is one at most."""
         self.usual = settings.user_agent
         """The chain of requests that don't name an agent. None until the first of them
         comes, since only then is USER_AGENT read (:attr:`default`)."""
@@ -157,7 +160,7 @@ class Agents:
         self.fixed = self.usual is not None
         """Whether the project has named its agent. Then the User-Agent headers of
         requests don't count."""
-        if usual is not None:  # then USER_AGENT isn't read, nor warned of
+        if usual is not None:  # then USER_AGENT isn't read, and there is no warning
             self.usual = usual
         OF_ALL_CRAWLS.add(self)
 
@@ -202,8 +205,8 @@ class Agents:
         return str(header or ""), "the setting USER_AGENT"
 
     def is_usual(self, request: Request) -> bool:
-        """Return whether :attr:`usual` is the chain of *request*. False if
-        :meth:`chain_of` has to tell."""
+        """Return whether :attr:`usual` is the chain of *request*; False if only
+        :meth:`chain_of` can tell."""
         if AGENT_KEY in request.meta:
             return False
         if self.fixed:
@@ -234,7 +237,7 @@ class Agents:
 
     def _chain_in(self, value: Any, where: str) -> Chain:
         """Return the chain that *value* names, which may be a full User-Agent header,
-        or of any type; warn if it names none. *where*: what sets it, in words."""
+        or of any type; warn if it names none. *where*: what sets *value*, in words."""
         tokens, warning = _read(_text_or_texts(value))
         if not tokens and not self._has_warned:
             quoted = str(value)[:_MAX_QUOTED]

@@ -51,8 +51,8 @@ from scrapy_rep.storages.base import Entry
 from scrapy_rep.text import text_of
 
 _MAX_REASON = 250
-"""How many characters of an answer's reason are kept: enough for a redirect's target
-(fetcher.py) and why it is refused."""
+"""How many characters of an answer's reason are kept: enough for the target of a
+redirect (fetcher.py), and why that is refused."""
 
 READ_BYTES = MAX_BYTES + 1
 """Bytes of a body that are read: one more than counts, so that the parser can tell
@@ -80,7 +80,7 @@ _ZSTD_WINDOW = 23
 gigabytes."""
 
 _MAX_MEMBERS = 100
-"""How many members of a gzip file are decoded. Even an empty one takes as long as a
+"""How many members of a gzip file are decoded. Even an empty member takes as long as a
 kilobyte of rules."""
 
 _ZLIB_OR_GZIP = 47
@@ -95,8 +95,8 @@ MAX_HEADER = 16 * 1024
 megabytes long."""
 
 MAX_ENCODINGS = 5
-"""How many encodings one body may have. Each may unpack to much more than the one
-around it."""
+"""How many encodings one body may have, one around the other. Each may unpack to much
+more than it gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Answer:
     hops: int
     """How many redirects led there."""
     status: int | None = None
-    """None if there was no HTTP answer."""
+    """The HTTP status; None if there was no HTTP answer."""
     headers: Headers | None = None
     body: bytes = b""
     error: Exception | None = None
@@ -152,7 +152,8 @@ class Transfer:
     received: int = 0
     """How many bytes have arrived."""
     cut: bool = False
-    """Whether the transfer was stopped because enough had arrived."""
+    """Whether the end of the body doesn't matter: the transfer was stopped since enough
+    had arrived, or the project accepts bodies that end too early."""
     encodings: list[bytes] = field(default_factory=list)
     """The headers about the body's encoding, which are removed from the response."""
 
@@ -163,6 +164,7 @@ def answer_of(
     """Return what a response means. Its status and headers count even if its body is
     damaged, since of an error page any part of the body will do. *soft_404*: whether a
     5xx page that says "not found" is a 404."""
+    # Was the whole file sent, and can it be decoded?
     status, headers = response.status, response.headers
     if status == 206 and not is_whole(header_text(headers, "Content-Range")):
         return _lost(url, hops, "only a part of the file was sent (HTTP 206)")
@@ -173,21 +175,25 @@ def answer_of(
     body = response.body[:READ_BYTES]
     damage = None
     if encodings or is_lost:
-        is_cut = is_lost or transfer.cut
+        lacks_end = is_lost or transfer.cut
         body, damage = _decoded_body(
-            response.body, encodings, is_lost=is_lost, is_cut=is_cut
+            response.body, encodings, is_lost=is_lost, lacks_end=lacks_end
         )
     is_success = 200 <= status < 300
     if damage is not None and is_success:
         return _lost(url, hops, damage.problem)
+
+    # What is strange about it.
     note = ""
     if damage is not None:
         note = f"{damage.note}, which changes nothing"
     elif status == UNCHANGED:
         note = "nobody asked whether the file has changed"
+
+    # What it means.
     outcome = Outcome.RULES
     if not is_success:
-        # Retry-After says that the error is a passing one, whatever its page says.
+        # A Retry-After says that the error is a passing one, whatever its page says.
         soft_404 = soft_404 and "Retry-After" not in headers
         outcome = outcome_of(status, body, soft_404=soft_404)
     wall = ""
@@ -212,18 +218,18 @@ class _Damage(NamedTuple):
 
 
 def _decoded_body(
-    body: bytes, values: list[bytes], *, is_lost: bool, is_cut: bool
+    body: bytes, values: list[bytes], *, is_lost: bool, lacks_end: bool
 ) -> tuple[bytes, _Damage | None]:
     """Return *body*, decoded, and what is wrong with it, if anything is. *values*:
     those of its Content-Encoding headers. *is_lost*: the transfer ended too early.
-    *is_cut*: the end of the body is missing, for this reason or because enough had
-    arrived."""
+    *lacks_end*: the end of the body is missing, since the transfer ended too early or
+    was stopped when enough had arrived."""
     is_complete = True
     encodings: list[str] = []
     try:
         if values:
             encodings = content_encodings(values)
-            body, is_complete = undo(body, encodings, cut=is_cut)
+            body, is_complete = undo(body, encodings, cut=lacks_end)
     except ResponseDataLossError as error:
         return b"", _Damage(str(error), "its body can't be decoded")
     body = body[:READ_BYTES]
@@ -238,7 +244,7 @@ def _decoded_body(
 def in_place_of(answer: Answer, before: Entry) -> Answer:
     """Return what *answer*, a 304, means if *before* is what was known. Though nobody
     asked, a 304 says that an older copy is still good."""
-    if not before.has_copy:
+    if not before.has_copy:  # there is nothing that could be good
         return answer
     return replace(
         answer,
@@ -254,8 +260,8 @@ def accept_encoding() -> dict[str, str]:
     """Return, as a dictionary, the header that asks only for encodings that
     :func:`decode` undoes. The dictionary is empty if Scrapy asks for no others by
     itself. Then it is better to send no header of ours, since download handlers may
-    take it for the project's. Older Scrapy can ask for zstd because of a library that
-    we don't use."""
+    take it for the project's. Older Scrapy may ask for zstd because of a library that
+    :func:`decode` doesn't use."""
     decodable = set(_ZLIB)
     for encoding in _LIBRARIES:
         if _library(encoding) is not None:
@@ -272,7 +278,7 @@ def undo(body: bytes, encodings: list[str], *, cut: bool = False) -> tuple[bytes
     that. If *body* is *cut*, a missing end doesn't matter."""
     for encoding in reversed(encodings):
         body, is_complete = decode(body, encoding)
-        # Enough has come out: from here on, missing ends don't matter either.
+        # If enough has come out, missing ends don't matter from here on either.
         cut = cut or len(body) >= READ_BYTES
         if not (is_complete or cut):
             return body, False
@@ -301,7 +307,8 @@ def decode(data: bytes, encoding: str) -> tuple[bytes, bool]:
                 # Either the data ends before the stream does, or there is enough
                 # output.
                 return output, False
-            # The next member of a gzip file. Zeros between members are padding.
+            # What follows is the next member of a gzip file, perhaps. Zeros between
+            # members are padding.
             data = decoder.unused_data.lstrip(b"\0")
     except errors as error:
         if output:  # what follows the stream is garbage
@@ -352,7 +359,7 @@ class _Brotli:
     """A decoder of Brotli with the methods of zlib's decoder."""
 
     unused_data = b""
-    """What follows the stream: nothing that counts."""
+    """What follows the stream: nothing, so that no next member is looked for."""
 
     def __init__(self, new_decoder: _NewDecoder) -> None:
         self._decoder = new_decoder()
@@ -367,7 +374,7 @@ class _Brotli:
 
 
 def header_text(headers: Headers | None, name: str) -> str | None:
-    """Return the values of all headers of that name, joined by commas; None if there
+    """Return the values of all *headers* called *name*, joined by commas; None if there
     are none, or if the values together are longer than :data:`MAX_HEADER`."""
     if headers is None:
         return None
@@ -384,8 +391,8 @@ _WALL_HEADERS = frozenset(
 
 
 def wall_sign(headers: Headers) -> str:
-    """Return which of :data:`WALL_SIGNS` *headers* have; empty if none. Each sign is a
-    name, a colon and a value (protocol/availability.py)."""
+    """Return which of :data:`WALL_SIGNS` *headers* have; empty if they have none. Each
+    sign is a name, a colon and a value (protocol/availability.py)."""
     for sign in WALL_SIGNS:
         name, _, value = sign.partition(": ")
         if name not in headers:
@@ -404,7 +411,7 @@ def content_encodings(values: list[bytes]) -> list[str]:
     the order applied, without ``identity``; ``ResponseDataLossError`` beyond
     :data:`MAX_HEADER` or :data:`MAX_ENCODINGS`."""
     text = b",".join(values).decode("latin-1")
-    # Empty values, however many, name nothing.
+    # Empty values, however many, name no encoding.
     if any(values) and len(text) >= MAX_HEADER:
         raise ResponseDataLossError(
             f"the Content-Encoding header is longer than {MAX_HEADER} bytes"
@@ -419,7 +426,7 @@ def content_encodings(values: list[bytes]) -> list[str]:
 
 
 _MAX_CAUSES = 20
-"""Of the errors that led to an error, this many are looked at: far more than there ever
+"""How many of the errors that led to an error are looked at: far more than there ever
 are."""
 
 PROJECT_REFUSES = (IgnoreRequest, NotSupported, NotConfigured)
@@ -466,7 +473,7 @@ def failure_in(reason: str | None) -> Exception | None:
     and responses in memory. It may not even be at hand: another process may have made
     the attempt."""
     name, _, text = (reason or "").partition(": ")
-    if not name.isidentifier():  # "HTTP 503", say
+    if not name.isidentifier():  # *reason* is "HTTP 503", say
         return None
     error_types = dict(DOWNLOAD_ERRORS)
     for error_type in (*NOT_ABOUT_SITE, *CONFIGURATION_ERRORS):
@@ -500,12 +507,13 @@ class _Kind:
 
     types: tuple[type, ...] = ()
     names: re.Pattern[str] = re.compile(r"(?!)")
-    """Names of classes, whose library may not be installed. By default no name
-    matches."""
+    """Matches the names of classes whose library may not be installed. By default it
+    matches no name."""
     texts: re.Pattern[str] = re.compile(r"(?!)")
-    """What a message contains, where a library has one class for all failures."""
+    """Matches what a message contains, where a library has one class for all failures.
+    By default it matches nothing."""
     curl_codes: frozenset[int] = frozenset()
-    """libcurl's numbers for it (manual page libcurl-errors)."""
+    """libcurl's numbers for this kind (manual page libcurl-errors)."""
 
     def is_in(self, error: BaseException | None) -> bool:
         """Return whether *error*, or what led to it, is of this kind. (Handlers wrap
@@ -513,6 +521,7 @@ class _Kind:
         return any(map(self._includes, _causes(error)))
 
     def _includes(self, error: Exception) -> bool:
+        """Return whether *error* itself is of this kind."""
         if isinstance(error, self.types) or _curl_code(error) in self.curl_codes:
             return True
         if self.names.fullmatch(type(error).__name__) is not None:
@@ -533,7 +542,7 @@ def _curl_code(error: Exception) -> int | None:
 def _causes(error: BaseException | None) -> list[Exception]:
     """Return *error* and the errors that led to it, directly or not."""
     causes = [error] if isinstance(error, Exception) else []
-    for effect in causes:  # the list grows meanwhile
+    for effect in causes:  # what is appended below has its turn, too
         if len(causes) >= _MAX_CAUSES:
             break
         for cause in (*_reasons(effect), effect.__cause__ or effect.__context__):

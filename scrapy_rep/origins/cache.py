@@ -66,34 +66,33 @@ from scrapy_rep.storages.client import StorageClient
 
 _POLL_SECONDS = 0.05
 """The pause before we look for the first time whether another process has stored its
-answer. It doubles each time."""
+answer. The pause doubles each time."""
 
 _MAX_POLL_SECONDS = 1.0
-"""The longest pause between two such looks."""
+"""The longest pause between two looks whether another process has stored its answer."""
 
 _AT_ONCE_SECONDS = 0.5
 """The pause before a lost connection is tried again, within the same fetch."""
 
 _FETCH_SHARE = 0.9
-"""The transfers of a fetch may take so much of REP_HOLD_MAX_WAIT. If they took longer,
-the requests that wait for it would be given up before it failed, and its failure
-wouldn't be counted as an attempt."""
+"""The transfers of a fetch may take this share of REP_HOLD_MAX_WAIT. If they took
+longer, the requests that wait for the fetch would be given up before it failed, and its
+failure wouldn't be counted as an attempt."""
 
 _PROXY_SECONDS = 1.0
 """The pause after a proxy's first failure: a short one, since the next proxy may
 work."""
 
 _PROXY_STEPS = 3
-"""The pause doubles with each failure of a proxy until there have been this many
-failures."""
+"""After this many failures of a proxy, the pause no longer doubles with each."""
 
 LARGE_BYTES = 65_536
-"""To parse a larger robots.txt would block the event loop for too long, so it is parsed
-in a thread."""
+"""A robots.txt larger than this is parsed in a thread, since to parse it would block
+the event loop for too long."""
 
 _PAGE_SECONDS = 3600.0
-"""That a page has answered is remembered at most once in this time, since the entry is
-stored each time."""
+"""The shortest time between two notes in an entry that a page has answered, since the
+entry is stored each time."""
 
 _MAX_MISCONFIGURED = 10_000
 """Origins that are remembered as misconfigured."""
@@ -114,12 +113,12 @@ class RobotsCache:
     ) -> None:
         """*clock*: seconds since the epoch. *storage* outlives the process. *choices*:
         what the project chooses beyond the protocol (choices.py); None: nothing.
-        *running*: a clock that stands still while the crawl is paused; its time in
-        seconds."""
+        *running*: the crawl's running time in seconds, in which its pauses don't count;
+        by default (in tests), the time that passes."""
         self._settings = settings
         self._fetcher = fetcher
         self._clock = clock
-        self._running = running
+        self._running_time = running
         self._storage = storage
         self.table = OriginTable(
             settings.cache_max_origins, settings.cache_max_bytes, clock
@@ -132,7 +131,7 @@ class RobotsCache:
         """Seconds that parsing has taken in the event loop since other tasks last got a
         turn."""
         self._misconfigured: dict[Origin, Misconfigured] = {}
-        """Origins that the project prevents us from fetching."""
+        """Origins whose robots.txt the project prevents us from fetching."""
 
     def sibling(self) -> RobotsCache:
         """Return a cache for another of the origins' files (tdmrep.json), with the same
@@ -142,7 +141,7 @@ class RobotsCache:
             self._fetcher,
             self._clock,
             self._storage,
-            running=self._running,
+            running=self._running_time,
         )
 
     def get(self, origin: Origin) -> OriginState | None:
@@ -154,7 +153,7 @@ class RobotsCache:
         state.used_at = now
         if now < state.status.until:
             return state
-        state.become(expired(state.status))
+        state.become(expired(state.status))  # it isn't usable any more
         return None
 
     def look_up(self, origin: Origin) -> OriginState | None:
@@ -168,7 +167,7 @@ class RobotsCache:
         # A state that was packed (state.py) comes back with its entry, but without a
         # status.
         if state is not None and isinstance(state.status, Unknown):
-            self._take(origin, state.entry, is_stored=True)
+            self._make_known(origin, state.entry, is_stored=True)
         misconfigured = self._misconfigured.get(origin)
         if misconfigured is not None:
             if self._clock() < misconfigured.until:
@@ -177,8 +176,8 @@ class RobotsCache:
             del self._misconfigured[origin]
         if state is None:
             return UNKNOWN, None
-        # An answer's time is over when the clock says so. A failure's status stays. It
-        # says in the crawl's running time when the next attempt is due (`retry_at`),
+        # An answer's time is over when the clock says so. A failure's status stays: its
+        # `retry_at` says when the next attempt is due, in the crawl's running time,
         # since the clock may be set.
         is_fresh = isinstance(state.status, Fresh)
         if is_fresh and self._clock() >= state.status.until:
@@ -213,6 +212,8 @@ class RobotsCache:
             return
         body = body or entry.body
         with_delay = bool(self._settings.crawl_delay)
+
+        # One file is read at a time.
         must_wait = self._reading.locked
         await maybe_deferred_to_future(self._reading.acquire())
         try:
@@ -238,7 +239,7 @@ class RobotsCache:
                 began = time.perf_counter()
                 robots.preload(body, agent, obey_global, with_delay)
                 self._read_seconds += time.perf_counter() - began
-            if state.entry is entry:
+            if state.entry is entry:  # the file hasn't changed meanwhile
                 state.robots = robots
                 self.table.weigh(state)
         finally:
@@ -249,6 +250,7 @@ class RobotsCache:
         process. Return what is known now. Raises
         :data:`~scrapy_rep.origins.answer.CONFIGURATION_ERRORS`."""
         origin = flight.origin
+        # The project may have an answer of its own, or prevent the fetch.
         if self.choices is not None:
             own_answer = self.choices.own_answer(origin, self._clock())
             if own_answer is not None:
@@ -259,11 +261,15 @@ class RobotsCache:
             status, _ = self.status_of(origin)
             if isinstance(status, Misconfigured):
                 raise ProjectError(status.reason)
+
+        # The storage may have an answer.
         storage = self._storage
         if storage is not None:
-            state = await self._recall(flight, storage)
+            state = await self._ask_storage(flight, storage)
             if state is not None:
                 return state
+
+        # Fetch it.
         try:
             answer = await self._fetch(flight)
             if answer.status == UNCHANGED and flight.before is not None:
@@ -274,12 +280,12 @@ class RobotsCache:
             state = self._learn(origin, answer)
         except BaseException as error:
             if storage is not None:
-                # Another process may fetch now. _recall() has claimed the fetch for
-                # this one.
+                # _ask_storage() has claimed the fetch for this process. Let another one
+                # fetch.
                 storage.give_back(str(origin))
             if isinstance(error, ProjectError):
-                # Only this kind of error is remembered, since others may be due to what
-                # one request wants (a proxy, say).
+                # Only a ProjectError is remembered, since other errors may be due to
+                # what one request wants (a proxy, say).
                 self._note_misconfiguration(origin, error)
             raise
         self._misconfigured.pop(origin, None)
@@ -288,27 +294,29 @@ class RobotsCache:
         return state
 
     def _forget_own_answer(self, origin: Origin) -> None:
-        """Forget the project's own answer, whose time has ended, if it is still there.
-        It must not count as an older copy of the origin's file."""
+        """Forget the project's own answer, whose time has ended, if it is still there:
+        that must not count as an older copy of the origin's file."""
         state = self.table.get(origin)
         if state is not None and is_own(state.entry):
-            self._take(origin, Entry(str(origin)))
+            self._make_known(origin, Entry(str(origin)))
 
     def _note_misconfiguration(self, origin: Origin, error: ProjectError) -> None:
-        """Remember, for a while, that the project prevents us from fetching."""
+        """Remember, for a while, that the project prevents us from fetching the
+        robots.txt of *origin*."""
         until = self._clock() + self._settings.retry_max_delay
         status, _ = self.status_of(origin)
         misconfigured = after(status, NotConfigured(until, str(error)))
-        assert isinstance(misconfigured, Misconfigured)
+        assert isinstance(misconfigured, Misconfigured)  # NotConfigured leads there
         if len(self._misconfigured) >= _MAX_MISCONFIGURED:
             self._misconfigured.clear()
         self._misconfigured[origin] = misconfigured
 
-    async def _recall(
+    async def _ask_storage(
         self, flight: Flight, storage: StorageClient
     ) -> OriginState | None:
         """Return what *storage* has of the flight's origin, after another process's
-        fetch if there is one; None if the fetch is ours to make."""
+        fetch if there is one; None if the fetch is ours to make. Then it is claimed for
+        this process."""
         origin = flight.origin
         state = self.table.get(origin)
         known_at = -math.inf if state is None else state.entry.updated_at
@@ -326,19 +334,19 @@ class RobotsCache:
             # process may fetch (`granted`).
             claim = await storage.claim(str(origin), is_enough)
             entry = claim.entry
-            # An older entry may come from before the storage became unreachable. Then
-            # what we know is newer.
+            # The entry may come from before the storage became unreachable. Then what
+            # we know is newer.
             if entry is not None and entry.updated_at > known_at:
-                state = self._take(origin, entry, is_stored=True)
+                state = self._make_known(origin, entry, is_stored=True)
                 if is_enough(entry) and not claim.granted:
                     return state
             if claim.granted:
                 return None
-            # Another process is fetching. The time until it has is nobody's fault, as
-            # if the fetch stood in a queue.
-            flight.queued(is_queued=True)
+            # Another process is fetching. The time until it has fetched is nobody's
+            # fault, as if the fetch stood in a queue.
+            flight.note_queued(is_queued=True)
             await pause(seconds)
-            flight.queued(is_queued=False)
+            flight.note_queued(is_queued=False)
             seconds = min(2 * seconds, _MAX_POLL_SECONDS)
 
     async def _fetch(self, flight: Flight) -> Answer:
@@ -349,6 +357,7 @@ class RobotsCache:
         settings = self._settings
         longest_wait = max(settings.hold_max_wait, settings.hold_grace)
         allowance = Allowance(settings.download_timeout, _FETCH_SHARE * longest_wait)
+        # Note what was known before, and when we began to ask.
         state = self.table.get(origin)
         flight.before = None if state is None else state.entry
         flight.asked_at = self._clock()
@@ -357,7 +366,7 @@ class RobotsCache:
             flight.fetches += 1
             try:
                 answer = await self._fetcher.fetch(
-                    origin, flight.request, allowance, flight.queued
+                    origin, flight.request, allowance, flight.note_queued
                 )
             except CANCELLED as error:
                 if flight.is_abandoned or is_ending_with_loop(error):
@@ -368,6 +377,7 @@ class RobotsCache:
                 failure = DownloadFailedError(why)
                 url = origin.robots_url
                 answer = Answer(Outcome.UNREACHABLE, url, 0, error=failure)
+            # Fetch once more, at most.
             if answer.error is None or flight.fetches > 1:
                 return answer
             if not _is_tried_again(answer.error, flight.before):
@@ -400,7 +410,9 @@ class RobotsCache:
         if answer.outcome is Outcome.UNREACHABLE:
             state = self.table.get(origin)
             before = Entry(str(origin)) if state is None else state.entry
-            return self._take(origin, self._after_failure(before, answer, now))
+            return self._make_known(origin, self._after_failure(before, answer, now))
+
+        # How long the answer may be kept.
         settings = self._settings
         lifetime = settings.cache_ttl
         headers = answer.headers
@@ -412,6 +424,8 @@ class RobotsCache:
                 minimum=settings.cache_min_ttl,
                 maximum=settings.cache_max_ttl,
             )
+
+        # What storages keep of the answer.
         entry = Entry(
             str(origin),
             outcome=answer.outcome,
@@ -429,7 +443,7 @@ class RobotsCache:
                 body = cut(body)
             digest = hashlib.sha256(body).hexdigest()
             entry = replace(entry, packed=squeeze(body), sha256=digest)
-        return self._take(origin, entry)
+        return self._make_known(origin, entry)
 
     def _after_failure(self, before: Entry, answer: Answer, now: float) -> Entry:
         """Return the entry that follows *before* since *answer* is a failure. The copy
@@ -445,11 +459,14 @@ class RobotsCache:
             dead_attempts += 1
         else:
             dead_attempts = 0
+
+        # When the next attempt is due, and when an extra one is allowed.
         wait = retry_after(header_text(answer.headers, "Retry-After"), now)
         delay = self._delay(attempts, proxy_attempts, is_proxys, wait)
-        not_before = 0.0
+        not_before = 0.0  # the server sent no Retry-After
         if wait:
             not_before = min(now + delay, now + wait, MAX_TIME)
+
         since = before.unreachable_since
         return replace(
             before,
@@ -471,7 +488,7 @@ class RobotsCache:
         which a proxy caused *proxy_attempts*. *is_proxys*: a proxy caused the last one.
         *wait*: the server's Retry-After."""
         base = self._settings.retry_delay
-        step = attempts - proxy_attempts
+        step = attempts - proxy_attempts  # only the origin's failures
         if is_proxys:
             base = min(_PROXY_SECONDS, base)
             step = min(proxy_attempts, _PROXY_STEPS)
@@ -498,7 +515,7 @@ class RobotsCache:
         elapsed = now - before.updated_at
         return unreachable_seconds(before.unreachable_for, attempts, elapsed, limit)
 
-    def _take(
+    def _make_known(
         self, origin: Origin, entry: Entry, *, is_stored: bool = False
     ) -> OriginState:
         """Make *entry* what is known of *origin*, and its status what the entry says
@@ -507,9 +524,11 @@ class RobotsCache:
         just ended."""
         choices = self.choices
         if choices is not None and choices.refusal(entry):
-            # This project doesn't accept it, though another one may.
+            # This project doesn't accept the entry, though another one may.
             entry = Entry(entry.origin)  # nothing is known
         state = self.table.put(origin, entry)
+
+        # Until when the entry can be used, and what the project makes of it.
         now = self._clock()
         until = entry.fresh_until
         if is_stored or entry.unreachable_since is not None:
@@ -519,16 +538,18 @@ class RobotsCache:
         if choices is not None:
             setting = choices.setting_for(entry, origin, now)
             forbids_all = choices.forbids_all(entry)
+
+        # The status follows from that.
         news: Answered | Failed | None = None
         if entry.unreachable_since is not None:
             means = in_outage(entry, now, self._settings)
-            # This is running time, worked out once: the clock may be set before the
-            # attempt is due.
-            retry_at = self._running() + max(0.0, until - now)
+            # retry_at is running time, worked out once, since the clock may be set
+            # before the attempt is due.
+            retry_at = self._running_time() + max(0.0, until - now)
             news = Failed(means, until, retry_at, setting)
         elif entry.fetched_at is not None:
             news = Answered(until, setting, forbids_all)
-        event: Event = NotAccepted()
+        event: Event = NotAccepted()  # if nothing is known
         if news is not None:
             event = Stored(news) if is_stored else news
         state.become(after(state.status, event))

@@ -27,7 +27,8 @@ _NAMES = ("overrides", "forbidden", "challenge", "unreachable_rules")
 """Attributes of :class:`RepSettings`: the settings of REP.md section 13."""
 
 _OFF = (None, "allow", "google")
-"""The values of these settings that choose nothing: the protocol's rules apply."""
+"""The values of the settings in :data:`_NAMES` that choose nothing: the protocol's
+rules apply."""
 
 
 class Choices:
@@ -46,9 +47,9 @@ class Choices:
             self.overrides[host] = _own_answer(host, override)
 
     def own_answer(self, origin: Origin, now: float) -> Answer | None:
-        """Return the project's answer in place of *origin*'s, if it has one *now*: by
-        its host's name, else by the closest domain. An answer whose time has ended is
-        as if it weren't there."""
+        """Return the project's answer in place of *origin*'s, if it has one *now*: for
+        the host's name, else for the closest domain. None if it has none, or only one
+        whose time has ended."""
         names = [origin.host]
         domain = origin.host
         while "." in domain:
@@ -61,8 +62,8 @@ class Choices:
         return None
 
     def applied_to(self, answer: Answer) -> Answer:
-        """Return *answer* as it counts for this project: one that it doesn't accept
-        counts as unreachable."""
+        """Return *answer* as it counts for this project: if the project doesn't accept
+        it, the origin counts as unreachable."""
         refusal = self.refusal(answer)
         if not refusal:
             return answer
@@ -71,7 +72,7 @@ class Choices:
     def refusal(self, answer: Answer | Entry) -> str:
         """Return why this project doesn't accept *answer*, which has just come, or is
         an entry that another project may have stored. Empty if the project accepts it,
-        or if it counts as unreachable anyway."""
+        or if the origin counts as unreachable anyway."""
         if answer.outcome is Outcome.UNREACHABLE:
             return ""
         holds_forbidden = self._settings.forbidden == "hold"
@@ -82,7 +83,7 @@ class Choices:
         if answer.wall:
             return f"{answer.wall}, and REP_CHALLENGE is 'hold'"
         has_rules = answer.outcome is Outcome.RULES
-        # This comes last, since an entry's `body` is unpacked each time.
+        # is_challenge() comes last, since an entry's `body` is unpacked each time.
         if has_rules and is_challenge(answer.status, answer.body):
             return "a page of HTML without a rule, and REP_CHALLENGE is 'hold'"
         return ""
@@ -125,7 +126,7 @@ def in_outage(entry: Entry, now: float, settings: RepSettings) -> type[Failing]:
     seconds = entry.unreachable_for
     limit = settings.unreachable_limit
     if settings.unreachable_rules != GOOGLE_2026:
-        if entry.has_copy:  # however old
+        if entry.has_copy:  # however old the copy is
             return Stale
         return Unrestricted if seconds >= limit else Unreachable
     if seconds < NO_CRAWL_SECONDS:

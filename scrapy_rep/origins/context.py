@@ -35,10 +35,10 @@ class CrawlContext:
 
     @property
     def spider(self) -> Spider | None:
-        """None while the shell makes its engine."""
+        """The crawl's spider; None while the shell makes its engine."""
         return self.crawler.spider
 
     @property
     def extra(self) -> dict[str, Any]:
-        """For each log line: ``extra=context.extra``."""
+        """What each log line is given: ``extra=context.extra``."""
         return {"spider": self.crawler.spider}

@@ -47,14 +47,15 @@ class CrawlDelay(ResolutionListener):
         self._obey_global = settings.obey_global_group
         self._is_dry_run = settings.dry_run
         limit = settings.crawl_delay
-        self._longest_kept = 0.0
-        """Seconds: longer delays are cut to this. 0: no delays are kept."""
+        self._cut_to = 0.0
+        """The longest delay that is kept, in seconds: a longer one is cut to this. 0:
+        no delays are kept."""
         if isinstance(limit, DelayLimit):
-            self._longest_kept = limit.most
-        self._max_delay = settings.max_delay
-        """Seconds: origins that ask for more are not crawled. None: there is no such
-        limit."""
-        self.may_refuse = self._max_delay is not None
+            self._cut_to = limit.most
+        self._refuse_above = settings.max_delay
+        """Origins that ask for a longer delay than this, in seconds, are not crawled.
+        None: there is no such limit."""
+        self.may_refuse = self._refuse_above is not None
         """Whether :meth:`refusal` may return a decision. If not, it needn't be
         called."""
         self._agents = agents
@@ -62,7 +63,7 @@ class CrawlDelay(ResolutionListener):
         self._reported = BoundedSet()
         """What was counted, so that it isn't counted again: pairs of an origin's name
         and what it asks for."""
-        # These log what happens to the first ten origins, then their number now and
+        # Limiters log what happens to the first ten origins, then their number now and
         # then (engine/log.py).
         self._log = Limiter(logger, "origins whose crawl-delay is obeyed")
         self._log_skipped = Limiter(
@@ -71,8 +72,8 @@ class CrawlDelay(ResolutionListener):
         self._placed_by_scrapy: WeakSet[Request] = WeakSet()
         """Requests whose slot Scrapy chose, and not the user."""
         self._turns: Turns | None = None
-        """None if this process keeps delays alone."""
-        if not self._longest_kept:
+        """Takes turns with other processes; None if this process keeps delays alone."""
+        if not self._cut_to:  # no delays are kept
             return
         if storage is not None and storage.shares_turns and not self._is_dry_run:
             self._turns = Turns(context, storage, self._delay_of)
@@ -86,7 +87,7 @@ class CrawlDelay(ResolutionListener):
         """Return the seconds between two requests to the origin, for the record; 0 if
         its robots.txt asks for none. A delay longer than ``REP_CRAWL_DELAY`` is cut to
         that, unless such delays keep origins from being crawled."""
-        if self._max_delay is None:
+        if self._refuse_above is None:
             return self._kept_seconds(state, chain)
         slowest = self._slowest(state, chain)
         return 0.0 if slowest is None else slowest.seconds
@@ -97,16 +98,18 @@ class CrawlDelay(ResolutionListener):
         slowest = self._slowest(state, chain)
         if slowest is None:
             return 0.0
-        return min(slowest.seconds, self._longest_kept)
+        return min(slowest.seconds, self._cut_to)
 
     def _slowest(self, state: OriginState, chain: Chain) -> Ask | None:
         """Return the line that asks for the longest delay; None if there is none, or no
         delays are kept."""
-        if not self._longest_kept:
+        if not self._cut_to:
             return None
         return self._pace(state, chain).slowest
 
     def _pace(self, state: OriginState, chain: Chain) -> Pace:
+        """Return what the robots.txt says about pace; an empty ``Pace`` without a
+        copy."""
         if state.robots is None:
             return Pace()
         return state.robots.pace(chain, self._obey_global)
@@ -115,9 +118,9 @@ class CrawlDelay(ResolutionListener):
         """Return the decision against all URLs of an origin that asks for a longer
         delay than is allowed, if such origins are not crawled; None if it may be
         crawled."""
-        if self._max_delay is None or state.robots is None:
+        if self._refuse_above is None or state.robots is None:
             return None
-        return too_slow(state.robots, chain, self._obey_global, self._max_delay)
+        return too_slow(state.robots, chain, self._obey_global, self._refuse_above)
 
     def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""
@@ -145,12 +148,14 @@ class CrawlDelay(ResolutionListener):
             return
         request = flight.request
         chain = self._agents.chain_of(request)
+        # Slow the slot down.
         is_crawled = self.refusal(state, chain) is None
         if is_crawled:
             key = self._slots.key_of(request.url)
             self._slow_down(key, state, chain)
             if self._turns is not None:
-                self._turns.queued(key)
+                self._turns.note_queued(key)
+        # Count the origin.
         visit_time = self._pace(state, chain).visit_time
         if visit_time is None:
             return
@@ -164,23 +169,23 @@ class CrawlDelay(ResolutionListener):
         # Our own requests have this meta key, too, and are not slowed down.
         if not request.meta.get("dont_obey_robotstxt"):
             scrapys_key = self._slots.key_of(request.url)
-            if key == scrapys_key:
+            if key == scrapys_key:  # the user hasn't chosen another one
                 self._placed_by_scrapy.add(request)
             state = self._state_of(request)
             if state is not None:
                 chain = self._agents.chain_sent(request)
                 self._slow_down(key, state, chain)
         if self._turns is not None:
-            self._turns.queued(key)
+            self._turns.note_queued(key)
 
     def _left_downloader(self, request: Request) -> None:
-        """Forget the slot that Scrapy noted down in the meta of *request*. Otherwise
-        redirects to other hosts, and links that inherit the meta, would queue there,
-        and not in the slot of their own origin with its delay. A slot that the user
-        chose stays."""
+        """Remove the slot that Scrapy noted down in the meta of *request*. Otherwise
+        redirects to other hosts, and links that inherit the meta, would queue in that
+        slot, and not in the slot of their own origin with its delay. A slot that the
+        user chose stays in the meta."""
         if self._turns is not None:
             key = request.meta.get(SLOT_KEY, "")
-            self._turns.came_back(key, request)
+            self._turns.note_return(key, request)
         if request in self._placed_by_scrapy:
             self._placed_by_scrapy.discard(request)
             request.meta.pop(SLOT_KEY, None)

@@ -66,8 +66,8 @@ that wait for them."""
 
 
 class OnQueue(Protocol):
-    """Is called when a request of ours enters a queue of the downloader, and when it
-    leaves the queue. The time between is nobody's fault."""
+    """Is called when a request of ours enters a queue of the downloader (*is_queued*),
+    and when it leaves the queue. The time between is nobody's fault."""
 
     def __call__(self, is_queued: bool) -> object: ...
 
@@ -79,9 +79,10 @@ _META: dict[str, Any] = {
     "dont_cache": True,
     "dont_merge_cookies": True,
     "allow_offsite": True,
+    # No limits: the fetcher cuts bodies itself.
     "download_maxsize": 0,
     "download_warnsize": 0,
-    # The status of a cut answer counts, too.
+    # The status of an answer counts even if its body ends too early.
     "download_fail_on_dataloss": False,
     # curl and browsers log in with these.
     "ftp_user": "anonymous",
@@ -100,8 +101,8 @@ _NOT_PLAIN = (
     "Range",
 )
 """Headers that our requests don't have, whatever the project adds to all requests. A
-robots.txt that depends on a cookie would not be everybody's, and nobody here has a copy
-that a validator or a range could be about."""
+robots.txt that depends on a cookie would not be everybody's. Validators and ranges are
+about a copy that the client has; here, nobody has one."""
 
 _SECRET = re.compile(
     rb"auth|key|token|secret|session|passw|credential|signature|csrf|xsrf|jwt",
@@ -114,15 +115,16 @@ _PROXY_STATUSES = (407, 502, 503, 504)
 """Statuses with which a proxy may answer in place of the origin."""
 
 _PROXY_HEADERS = ("Proxy-Status", "X-Squid-Error", "Proxy-Authenticate")
-"""Headers by which a proxy marks such an answer as its own: of RFC 9209, of Squid, and
-of RFC 9110."""
+"""Headers by which a proxy marks such an answer as its own: the first of RFC 9209, the
+second of Squid, the third of RFC 9110."""
 
 _MAX_TARGET = 120
-"""Characters of a refused redirect's target that are shown."""
+"""How many characters of a refused redirect's target are shown."""
 
 
 class InvalidStatus(ValueError):
-    """The status is none of HTTP's. Download handlers pass on any number of digits."""
+    """The status of a response is none of HTTP's. Download handlers pass on a number of
+    any length."""
 
 
 @dataclass(slots=True)
@@ -133,11 +135,12 @@ class Allowance:
     each: float
     """What each transfer may take."""
     in_all: float = math.inf
-    """What is left for all of them together."""
+    """What is left for all transfers together; by default, they have no limit."""
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing is left for another transfer."""
+        """Whether nothing is left for another transfer. Time limits are rounded in the
+        same way (:meth:`Hop.download`)."""
         return round(self.in_all, 2) <= 0
 
 
@@ -152,6 +155,7 @@ class Hop:
     origin: Origin
     """The origin of the URL."""
     allowance: Allowance
+    """How long the transfers may take."""
     on_queue: OnQueue
     """Tells those who wait whether the request stands in a queue of the downloader."""
     is_elsewhere: bool = False
@@ -161,9 +165,9 @@ class Hop:
     running: Deferred[Response] | None = None
     """The download in progress."""
     is_over: bool = False
-    """Whether nobody waits for it any more."""
+    """Whether nobody waits for the download any more."""
     slot: ExitStack = field(default_factory=ExitStack)
-    """While it is open, the downloader may have one request more
+    """While this stack is open, the downloader may have one request more
     (``EngineAccess.extra_slot()``). It may be closed twice."""
 
     def end(self) -> None:
@@ -185,7 +189,8 @@ class Hop:
         self.on_queue(is_queued=False)
         if self.is_over:
             raise DownloadCancelledError("nobody waits for it any more")
-        # Messages contain this number, so it is rounded.
+
+        # The time limit. Messages contain this number, so it is rounded.
         seconds = round(min(self.allowance.each, self.allowance.in_all), 2)
         timeout = DownloadTimeoutError(f"took longer than {seconds} seconds")
         if seconds <= 0:  # earlier transfers took it all
@@ -195,6 +200,7 @@ class Hop:
             request.headers.pop(name, None)
         if self.is_elsewhere:
             remove_secrets(request.headers)
+
         began = time.monotonic()
         transfer = Transfer(request, began)
         self.transfer = transfer
@@ -204,12 +210,14 @@ class Hop:
             response = await within(seconds, self.running, timeout)
         finally:
             self.allowance.in_all -= time.monotonic() - began
-            # Close it now. Otherwise the downloader would start a page in this place.
+            # Close the slot now. Otherwise the downloader would start a page in this
+            # place.
             self.slot.close()
-        # Handlers that send `bytes_received` were stopped before
-        # (Fetcher._bytes_received()).
-        is_cut = len(response.body) > READ_BYTES
-        if is_cut or "Content-Encoding" in response.headers:
+
+        # A handler that sends `bytes_received` has been stopped at the limit
+        # (Fetcher._bytes_received()). Others may return a longer body.
+        is_too_long = len(response.body) > READ_BYTES
+        if is_too_long or "Content-Encoding" in response.headers:
             response = keep_what_counts(response, transfer)
         return response
 
@@ -217,7 +225,7 @@ class Hop:
 def _as_failure(failure: Failure) -> Failure:
     """Return a download handler's failure as one that Scrapy passes on. After asyncio's
     ``CancelledError``, which is no ``Exception``, Scrapy would wait for ever. Twisted's
-    would look as if we had cancelled the fetch."""
+    ``CancelledError`` would look as if we had cancelled the fetch."""
     if failure.check(CancelledError, asyncio.CancelledError):  # type: ignore[no-untyped-call]
         raise DownloadFailedError("the download handler cancelled the download")
     return failure
@@ -290,15 +298,15 @@ class Fetcher:
         self._accepts_cut = not settings.getbool("DOWNLOAD_FAIL_ON_DATALOSS", True)
         """Whether a robots.txt that ends too early is accepted, as it is if the project
         accepts such pages."""
-        # Connected while there are fetches: `bytes_received` is sent for every piece of
-        # every page.
+        # These are connected only while there are fetches, since `bytes_received` is
+        # sent for every piece of every page.
         handlers: dict[object, Callable[..., Any]] = {
             signals.bytes_received: self._bytes_received,
             signals.request_reached_downloader: self._reached_downloader,
         }
         self._listener = Listener(context.crawler, handlers)
         self._running = 0
-        """Requests in progress."""
+        """How many of our requests are in progress."""
         self.targets = Targets(context.crawler, context.settings.private_hosts)
         """Decides where an origin may lead us."""
 
@@ -329,6 +337,7 @@ class Fetcher:
             except Exception as raised:  # noqa: BLE001 (of any download handler or middleware)
                 error = self._failure(raised, url, hops)
                 return Answer(Outcome.UNREACHABLE, url, hops, error=error)
+            # What the response means, unless it is a redirect that is followed.
             lowest, highest = STATUSES
             if not lowest <= response.status <= highest:
                 error = InvalidStatus("the HTTP status is not a number from 100 to 999")
@@ -339,6 +348,7 @@ class Fetcher:
             target = await self._target_of(response, hop, visited)
             if isinstance(target, Answer):
                 return target
+            # Follow the redirect.
             target_origin = Origin.from_url(target)
             elsewhere = is_elsewhere(target_origin, origin)
             hop = Hop(target, target_origin, allowance, on_queue, elsewhere)
@@ -349,7 +359,7 @@ class Fetcher:
         """Return where *response*, a redirect of *hop*, leads, or what it means if it
         isn't followed. *visited*: the URLs that were requested so far."""
         url = hop.url
-        hops = len(visited) - 1
+        hops = len(visited) - 1  # the first URL was no redirect's target
         # A redirect that can't be followed means that there is no robots.txt.
         target = redirect_target(url, response)
         if target is None:
@@ -360,6 +370,8 @@ class Fetcher:
         if hops == MAX_HOPS:
             note = f"more than {MAX_HOPS} redirects"
             return _missing(url, hops, response, note)
+
+        # A redirect that isn't followed says nothing about the robots.txt.
         target_origin = Origin.from_url(target)
         if await self.targets.refuses(target_origin, hop.origin):
             why = "the address is private; see REP_PRIVATE_HOSTS"
@@ -376,6 +388,7 @@ class Fetcher:
     def _failure(self, raised: Exception, url: str, hops: int) -> Exception:
         """Return what a failed request says about the origin. If the fault is the
         project's, raise one of :data:`CONFIGURATION_ERRORS`."""
+        # After a redirect, the project refuses only the redirect's target.
         if hops and isinstance(raised, PROJECT_REFUSES):
             return self._refused(url, f"the project refuses it: {text_of(raised)}")
         if isinstance(raised, CONFIGURATION_ERRORS):
@@ -408,8 +421,8 @@ class Fetcher:
                     # its queue.
                     response = await engine.download_async(request)
                 else:
-                    # A project's own downloader can't, so the time in its queue counts,
-                    # too.
+                    # A project's own downloader doesn't, so the time in its queue
+                    # counts, too.
                     response = await hop.download(request, engine.download_async)
         except Exception as error:
             # A middleware may have sent another request than ours.
@@ -424,6 +437,8 @@ class Fetcher:
             hop.end()
             self._running -= 1
             self._listener.listen(self._running > 0)
+
+        # Did the response come from the origin?
         if "download_stopped" in response.flags and not hop.transfer.cut:
             raise ProjectError(STOPPED)  # it wasn't us who stopped it
         # A host that is an address itself has no other address to check.
@@ -467,8 +482,8 @@ class Fetcher:
     def _reached_downloader(self, request: Request) -> None:
         """Note that *request* is about to stand in the queue of its download slot."""
         hop = request.meta.get(HOP_KEY)
-        # With a project's own downloader, nothing is noted, since it doesn't tell when
-        # a request leaves its queue.
+        # With a project's own downloader, nothing is noted, since such a downloader
+        # doesn't tell when a request leaves its queue.
         if isinstance(hop, Hop) and self._engine.hands_over:
             hop.on_queue(is_queued=True)
 
@@ -481,8 +496,8 @@ class Fetcher:
         if transfer.request is not request:  # an earlier try, whose handler goes on
             raise StopDownload(fail=True)
         transfer.received += len(data)
-        # This many bytes are enough, compressed or not, since decoding doesn't make
-        # them fewer.
+        # READ_BYTES are enough, compressed or not, since decoding doesn't make fewer
+        # bytes of them.
         if transfer.received >= READ_BYTES:
             transfer.cut = True
             raise StopDownload(fail=False)
@@ -499,8 +514,8 @@ def _missing(url: str, hops: int, response: Response, note: str) -> Answer:
 
 def _check_for_proxy(response: Response, proxy: Any) -> None:
     """Raise :class:`ProxyError` if *response*, whose status is one of
-    :data:`_PROXY_STATUSES`, is a proxy's own answer. *proxy*: the one that was used, as
-    far as the request knows; a transparent one may be on the way, too."""
+    :data:`_PROXY_STATUSES`, is a proxy's own answer. *proxy*: the proxy that was used,
+    as far as the request knows; a transparent proxy may be on the way, too."""
     status = response.status
     is_marked = any(name in response.headers for name in _PROXY_HEADERS)
     if status == 407:

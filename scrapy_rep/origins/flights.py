@@ -2,8 +2,9 @@
 the queues of those who wait for them (queue.py). docs/DESIGN.md, "A fetch", tells what
 happens to one.
 
-Whatever happens to an origin or to its queue ends with :meth:`Flights.settle`, which
-sets the origin's one alarm anew. However a fetch ends, those who wait for it are told.
+Whatever happens to an origin or to its queue ends with
+:meth:`Flights.set_alarm_or_forget`, which sets the origin's one alarm anew. However a
+fetch ends, those who wait for it are told.
 """
 
 from __future__ import annotations
@@ -45,21 +46,23 @@ from scrapy_rep.protocol import Origin
 logger = get_logger(__name__)
 
 _FETCHES_PER_SLOT = 4
-"""Quick fetches (which aren't slow: :data:`.queue.SLOW_SECONDS`) at a time for each of
-CONCURRENT_REQUESTS. They may be more than pages, since they have room of their own in
-the downloader (``EngineAccess.extra_slot()``), and are small."""
+"""How many quick fetches (those that aren't slow: :data:`.queue.SLOW_SECONDS`) may run
+at a time, for each of CONCURRENT_REQUESTS. Fetches may be more than pages, since they
+have room of their own in the downloader (``EngineAccess.extra_slot()``), and are
+small."""
 
 _SLOW_FACTOR = 4
-"""All fetches at a time, slow ones included, may be this many times the quick ones, so
-that silent servers don't stop the others."""
+"""How many times as many fetches as quick ones may run at a time, slow ones included,
+so that silent servers don't stop the others."""
 
 _MAX_SOCKETS = 512
-"""All fetches at a time, at most, unless more quick ones are allowed. Each has a
-socket, and operating systems let a process open some 1,000 files and sockets."""
+"""How many fetches may run at a time, slow ones included, unless more quick ones are
+allowed. Each has a socket, and operating systems let a process open some 1,000 files
+and sockets."""
 
 _Line: TypeAlias = OrderedDict[Flight, None]
-"""Flights in the order in which they came. Each can be removed at once, wherever it
-stands."""
+"""Flights in the order in which they came. Each can be removed at once, wherever in the
+line it stands."""
 
 CANCELLED = (CancelledError, asyncio.CancelledError)
 """What a cancelled fetch raises, with Twisted and with asyncio. A project's own code
@@ -85,24 +88,26 @@ class ResolutionListener:
 
 class WaitingRoom:
     """Acts for the requests at the gate (holding/gate.py): its subclass
-    :class:`.holding.Holding` does. This one is for crawls without a gate, so nobody
-    waits in it."""
+    :class:`.holding.Holding` does. This class itself is for crawls without a gate, so
+    nobody waits in its room."""
 
     def answered(self, queue: Queue, state: OriginState) -> None:
-        """Do what *state* means to the requests in *queue*. Listeners have been told of
-        it."""
+        """Do what *state*, the answer, means to the requests in *queue*. Listeners have
+        been told of the answer."""
 
     def failed(self, queue: Queue, error: Exception) -> None:
-        """Handle that there will be no answer: a misconfiguration, or a bug."""
+        """Handle that there will be no answer for *queue*: *error* is a
+        misconfiguration, or a bug."""
 
     def act(self, queue: Queue, step: Step) -> None:
-        """Do a *step* that is due. After ``ASK``, the flights have robots.txt fetched,
-        unless this method has begun a fetch."""
+        """Do a *step* that is due for *queue*. After ``Step.ASK``, ``Flights`` has
+        robots.txt fetched, unless this method has begun a fetch."""
 
 
 class Flights:
-    """All flights and queues of a crawl. Flights for which there is no place stand in a
-    queue, first attempts ahead of retries."""
+    """All flights of a crawl, and the queue of each origin that somebody waits for.
+    Flights for which there is no place stand in line, first attempts ahead of
+    retries."""
 
     def __init__(
         self,
@@ -112,48 +117,50 @@ class Flights:
         clock: Callable[[], float],
         limits: Limits,
     ) -> None:
-        """*ask* fetches the flight's robots.txt and updates what is known. *status_of*
+        """*ask* fetches a flight's robots.txt and updates what is known. *status_of*
         returns the status of an origin, and what else is known of it. *clock*: seconds
-        for which the crawl has run."""
+        for which the crawl has run. *limits*: how long fetches and waits may take."""
         self._crawler = crawler
         self._ask = ask
         self._status_of = status_of
         self._isolated = Isolation(crawler)
-        """Logs a bug in place of raising it (engine/log.py)."""
+        """Logs a listener's bug, or one of :attr:`_room`, in place of raising it
+        (engine/log.py)."""
         self.clock = clock
         self.limits = limits
         self.tally = Tally()
         self.queues: dict[Origin, Queue] = {}
         """The queues of the origins with a fetch, or with somebody who waits."""
         self._listeners: list[ResolutionListener] = []
-        """Are notified of answers, one after the other."""
+        """Those that are notified of answers, one after the other."""
         self._room = WaitingRoom()
         """Acts for the requests at the gate, see :meth:`serve`."""
         self._alarm = Alarm(crawler, self._wake_up)
         """Calls for each origin when the next step for its queue is due."""
-        self._first: _Line = OrderedDict()
-        """First attempts that are queued."""
-        self._again: _Line = OrderedDict()
-        """Retries that are queued."""
+        self._first_attempts: _Line = OrderedDict()
+        """First attempts that stand in line."""
+        self._retries: _Line = OrderedDict()
+        """Retries that stand in line."""
         self._take_off_soon: CallLaterResult | None = None
         """Calls :meth:`_take_off` in the next step of the event loop; None if that
         isn't needed."""
-        self._running = 0
-        """How many are in flight."""
-        self._quick = 0
-        """How many of these aren't slow."""
+        self._running_count = 0
+        """How many flights have a place: quick and slow ones."""
+        self._quick_count = 0
+        """How many of these are quick."""
         self._slow: _Line = OrderedDict()
-        """Those that are slow."""
+        """Those of them that are slow."""
         self._telling: set[Flight] = set()
         """Flights of whose answers listeners are being told."""
-        self._end = Flight(Origin("", "", 0), Request("data:,"))
-        """The flight that those get who ask once the spider closes. It has landed by
-        then; before, it has no result."""
+        self._flight_at_end = Flight(Origin("", "", 0), Request("data:,"))
+        """The flight that those get who ask once the spider closes. Its result tells
+        them so; it has none while the spider is open."""
         concurrency = concurrency_of(crawler)
         self._slow_give_way = has_small_pool(crawler)
-        """Whether slow flights are put off if others need their place, since there are
-        no further connections."""
-        if self._slow_give_way:  # half of the connections are for pages
+        """Whether slow flights are put off if others need their place, since the
+        download handler has few connections (engine/pools.py)."""
+        if self._slow_give_way:
+            # Half of the connections are for pages.
             self._max_quick = max(1, concurrency // 2)
             self._max_running = self._max_quick
         else:
@@ -188,8 +195,9 @@ class Flights:
         return False
 
     def queue_of(self, origin: Origin) -> Queue:
-        """Return the queue of *origin*, a new one if there is none. :meth:`settle`
-        forgets it again."""
+        """Return the queue of *origin*, a new one if there is none. Afterwards,
+        :meth:`set_alarm_or_forget` is to be called: it forgets a queue that nobody
+        needs."""
         queue = self.queues.get(origin)
         if queue is None:
             queue = Queue(origin, self.tally)
@@ -202,14 +210,14 @@ class Flights:
             raise StillWaiting
         queue = self.queue_of(flight.origin)
         callers = queue.callers
-        if flight in queue.being_told:
+        if flight in queue.being_told:  # its callers have been taken from the queue
             callers = flight.callers
         return await self._wait_among(callers, queue, seconds)
 
     async def next_answer(self, origin: Origin) -> OriginState:
         """Wait for the next answer of *origin*, which is asked when its next attempt is
         due."""
-        if self._end.result is not None:
+        if self._flight_at_end.result is not None:  # the spider closes
             raise CrawlEnding
         queue = self.queue_of(origin)
         return await self._wait_among(queue.callers, queue, None)
@@ -217,31 +225,34 @@ class Flights:
     async def _wait_among(
         self, callers: list[Deferred[OriginState]], queue: Queue, seconds: float | None
     ) -> OriginState:
-        """Wait among *callers*, who belong to *queue*, until they are told a result."""
+        """Wait among *callers*, who belong to *queue*, until these are told a result.
+        Raise ``StillWaiting`` after some *seconds* (None: no limit)."""
         caller: Deferred[OriginState] = Deferred()
         callers.append(caller)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
         try:
             return await within(seconds, caller, StillWaiting())
         finally:
             if caller in callers:
                 callers.remove(caller)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
-    def settle(self, queue: Queue) -> None:
+    def set_alarm_or_forget(self, queue: Queue) -> None:
         """Set the alarm of *queue* anew, since something has changed; forget the queue
         if nobody needs it any more."""
         origin = queue.origin
         if self.queues.get(origin) is not queue:  # it is forgotten already
             return
+        # Forget the queue if nobody needs it.
         has_fetch = queue.fetch is not None or queue.being_told
         if not (has_fetch or queue.has_requests or queue.callers):
             self._alarm.set(origin, None)
             del self.queues[origin]
             return
+        # Otherwise set the alarm to the first of its steps.
         status: Status = UNKNOWN
         stays = queue.waiting or queue.held or queue.callers
-        if stays and not has_fetch:  # otherwise the status doesn't matter
+        if stays and not has_fetch:  # otherwise the status doesn't matter to steps()
             status, _ = self._status_of(origin)
         now = self.clock()
         due = steps(status, queue, now, self.limits)
@@ -255,31 +266,31 @@ class Flights:
         queue = self.queues.get(origin)
         if queue is None:
             return
-        done: set[Step] = set()
-        step = self._due_step(queue, done)
+        done_now: set[Step] = set()
+        step = self._due_step(queue, done_now)
         while step is not None:
-            done.add(step)
+            done_now.add(step)
             self._act(queue, step, self.clock())
             # The next step is looked up anew each time, since what one step has changed
             # (a fetch has begun, say) may make another needless.
-            step = self._due_step(queue, done)
-        self.settle(queue)
+            step = self._due_step(queue, done_now)
+        self.set_alarm_or_forget(queue)
 
-    def _due_step(self, queue: Queue, done: set[Step]) -> Step | None:
-        """Return a step that is due for *queue*, and not among those *done* just
-        now."""
+    def _due_step(self, queue: Queue, done_now: set[Step]) -> Step | None:
+        """Return a step that is due for *queue*, and not among those that were done
+        just now."""
         now = self.clock()
         status, _ = self._status_of(queue.origin)
         all_steps = steps(status, queue, now, self.limits)
         for step, moment in all_steps.items():
             is_due = moment <= now + ROUNDING
-            if is_due and step not in done:
+            if is_due and step not in done_now:
                 return step
         return None
 
     def _act(self, queue: Queue, step: Step, now: float) -> None:
-        """Do a *step* that is due: what concerns fetches here, the rest in the waiting
-        room."""
+        """Do a *step* that is due: what concerns fetches is done here, and the rest by
+        :attr:`_room`."""
         if step is Step.FREE_PLACE:
             if queue.fetch is not None:
                 self._count_as_slow(queue.fetch)
@@ -293,14 +304,14 @@ class Flights:
             self._apply(queue)
         else:
             self._room.act(queue, step)
-            if step is Step.ASK:  # begin a fetch, unless there is one now
+            if step is Step.ASK:  # to() begins a fetch, unless there is one now
                 self.to(queue.origin, again=True)
 
     def _count_as_slow(self, flight: Flight) -> None:
         """Let another flight have the place of *flight* among the quick ones."""
         flight.is_slow = True
         self._slow[flight] = None
-        self._quick -= 1
+        self._quick_count -= 1
         self._take_off()
 
     # Fetches
@@ -308,15 +319,18 @@ class Flights:
     def to(
         self, origin: Origin, request: Request | None = None, *, again: bool = False
     ) -> Flight:
-        """Return the flight to *origin*, or begin one for *request*. *again*: a retry;
-        then an answer that is just being told doesn't count."""
-        if self._end.result is not None:  # the spider closes
-            return self._end
+        """Return the flight to *origin*, or begin one for *request* (None: for the file
+        itself). *again*: a retry; then a flight whose answer is just being told doesn't
+        count."""
+        if self._flight_at_end.result is not None:  # the spider closes
+            return self._flight_at_end
         queue = self.queue_of(origin)
         if queue.fetch is not None:
             return queue.fetch
         if queue.being_told and not again:
-            return queue.being_told[-1]
+            return queue.being_told[-1]  # the latest
+
+        # A new flight gets in line.
         now = self.clock()
         flight = Flight(
             origin,
@@ -325,28 +339,32 @@ class Flights:
             again=again,
             began_at=now,
         )
-        queue.begin(flight, now)
-        line = self._again if again else self._first
+        queue.begin_fetch(flight, now)
+        line = self._retries if again else self._first_attempts
         line[flight] = None
-        # It doesn't take off now, since the caller may be a handler, which must return
-        # before it is called back.
+        # The flight doesn't take off now, since the caller may be a signal's handler,
+        # which must return before it is called back.
         if self._take_off_soon is None:
             self._take_off_soon = call_later(0, self._take_off)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
         return flight
 
     def _take_off(self) -> None:
-        """Let those take off for which there is a place."""
+        """Let those flights take off for which there is a place."""
         self._take_off_soon = None
         if self._slow_give_way:
             self._put_off_slow()
-        while self._first or self._again:
-            if self._running >= self._max_running or self._quick >= self._max_quick:
+        while self._first_attempts or self._retries:
+            if (
+                self._running_count >= self._max_running
+                or self._quick_count >= self._max_quick
+            ):
                 break
-            line = self._first or self._again
+            # The first in line takes a place.
+            line = self._first_attempts or self._retries
             flight, _ = line.popitem(last=False)
-            self._running += 1
-            self._quick += 1
+            self._running_count += 1
+            self._quick_count += 1
             flight.has_place = True
             queue = self.queues[flight.origin]
             queue.take_off(self.clock())
@@ -357,32 +375,35 @@ class Flights:
             # its place.
             flight.running.addErrback(self._came_down, flight)
             # Without asyncio, the fetch may have ended already.
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _put_off_slow(self) -> None:
         """Break off as many slow flights as there are first attempts without a place. A
         fetch that is broken off doesn't count as an attempt. It is made again when no
-        first attempt waits, and may then take twice as long. So, in the end, a silent
-        origin keeps its place until its fetch has failed."""
-        free_places = self._max_running - self._running
-        without_place = max(0, len(self._first) - free_places)
+        first attempt stands in line, and may then be in flight twice as long before it
+        is slow. So, in the end, a silent origin keeps its place until its fetch has
+        failed."""
+        free_places = self._max_running - self._running_count
+        without_place = max(0, len(self._first_attempts) - free_places)
         # Some slow flights were cancelled already, and have not ended yet. These are
         # left out.
         slow = [flight for flight in self._slow if self.get(flight.origin) is flight]
         for flight in slow[:without_place]:
+            # Another flight to the origin stands in line in its place.
             later = flight.later()
             queue = self.queue_of(flight.origin)
             self._free_place(flight)
             flight.is_abandoned = True
             flight.is_put_off = True
             queue.put_off(later, self.clock())
-            self._again[later] = None
-            assert flight.running is not None
+            self._retries[later] = None
+            assert flight.running is not None  # it has been in flight for long
             flight.running.cancel()
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _came_down(self, failure: Failure, flight: Flight) -> Failure | None:
-        """Note that the task of *flight* has ended with a *failure*."""
+        """Note that the task of *flight* has ended with a *failure*. Return that unless
+        it is only the cancellation."""
         self._free_place(flight)
         if isinstance(failure.value, CANCELLED):
             return None  # a cancelled task has nothing to tell
@@ -394,13 +415,13 @@ class Flights:
         if not flight.has_place:
             return
         flight.has_place = False
-        self._running -= 1
+        self._running_count -= 1
         if not flight.is_slow:
-            self._quick -= 1
+            self._quick_count -= 1
         self._slow.pop(flight, None)
-        is_place_needed = self._first or self._again
+        is_place_needed = self._first_attempts or self._retries
         if is_place_needed and self._take_off_soon is None:
-            # The next one doesn't take off now, since without asyncio hundreds might
+            # The next flight doesn't take off now, since without asyncio hundreds might
             # end at once, each within the call that ends the one before.
             self._take_off_soon = call_later(0, self._take_off)
 
@@ -410,13 +431,15 @@ class Flights:
             state = await self._ask(flight)
         except (Exception, asyncio.CancelledError) as error:
             if is_ending_with_loop(error) and not flight.is_abandoned:
-                raise
+                raise  # the event loop ends, and not only this fetch
             await self._failed(flight, error)
             self._free_place(flight)
             return
-        # The place is free before listeners are told, since one may wait for another
-        # fetch, even of this origin.
+        # The place is free before listeners are told, since a listener may wait for
+        # another fetch, even of this origin.
         self._free_place(flight)
+
+        # The answer is known.
         now = self.clock()
         queue = self.queue_of(flight.origin)
         queue.end_fetch(flight, now)
@@ -428,7 +451,9 @@ class Flights:
         if queue.callers:
             flight.callers = queue.remove_callers()
         queue.being_told.append(flight)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
+
+        # Tell the listeners, and then those who wait.
         self._telling.add(flight)
         try:
             for listener in self._listeners:
@@ -443,13 +468,13 @@ class Flights:
     async def _failed(
         self, flight: Flight, error: Exception | asyncio.CancelledError
     ) -> None:
-        """Tell that there is no answer, and will be none."""
+        """Tell that *flight* has no answer, and will have none."""
         if flight.is_put_off:
-            # Those who waited for it now wait for the flight that is queued in its
-            # place.
+            # Those who waited for this flight now wait for the one that stands in line
+            # in its place.
             return
         if flight.is_abandoned:
-            # Only listeners are told, since nobody waits for it.
+            # Only listeners are told, since nobody waits for the flight.
             self._notify_of_failure(flight, FetchAbandoned())
             return
         if not isinstance(error, CONFIGURATION_ERRORS):
@@ -466,21 +491,21 @@ class Flights:
             self._notify_of_failure(flight, flight.result)
         finally:
             self._give_up(queue, flight.result)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _notify_of_failure(self, flight: Flight, error: Exception) -> None:
         """Tell the listeners that *flight* has no answer, and why."""
         for listener in self._listeners:
-            with self._isolated(listener.part):
+            with self._isolated(listener.part):  # a bug of its is only logged
                 listener.failed(flight.origin, error)
 
     def _landed(self, queue: Queue, flight: Flight) -> None:
         """Let those go on who wait for *flight*, since all listeners have been told, or
         one takes too long."""
         if flight not in queue.being_told:
-            return  # they went on before, when a listener took too long
+            return  # those who waited went on when a listener took too long
         queue.being_told.remove(flight)
-        assert flight.state is not None
+        assert flight.state is not None  # _fly() has set it before the flight was told
         try:
             self._room.answered(queue, flight.state)
         except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
@@ -488,7 +513,7 @@ class Flights:
         flight.result = flight.state
         if flight.callers:
             tell(flight.callers, flight.state)
-        self.settle(queue)
+        self.set_alarm_or_forget(queue)
 
     def _apply(self, queue: Queue) -> None:
         """Let those who wait go on by what is known, though no fetch has just ended."""
@@ -497,60 +522,61 @@ class Flights:
             self._give_up(queue, ProjectError(status.reason))
         elif state is not None:
             self._room.answered(queue, state)
-            # While the origin is unreachable, callers wait for the next attempt.
+            # While the origin is unreachable, callers wait for its next attempt.
             if not isinstance(status, Unreachable):
                 tell(queue.remove_callers(), state)
 
     def _give_up(self, queue: Queue, error: Exception) -> None:
-        """Let all fail who wait, since there will be no answer."""
+        """Let all in *queue* fail with *error*, since there will be no answer."""
         callers = queue.remove_callers()
-        with self._isolated("holding of requests"):
+        with self._isolated("holding of requests"):  # a bug there is only logged
             self._room.failed(queue, error)
         tell(callers, error)
 
     # Ends
 
     def abandon(self, origin: Origin) -> None:
-        """Cancel the fetch of *origin*, unless somebody else waits for it."""
+        """Cancel the fetch of *origin*, unless somebody waits for it."""
         queue = self.queues.get(origin)
         if queue is None or queue.fetch is None:
             return
         if queue.is_empty:
             self._cancel(queue, queue.fetch)
-            self.settle(queue)
+            self.set_alarm_or_forget(queue)
 
     def _cancel(self, queue: Queue, flight: Flight) -> None:
         """Cancel *flight*, whose place becomes free when its task has ended."""
         flight.is_abandoned = True
         queue.end_fetch(flight, self.clock())
-        self._first.pop(flight, None)
-        self._again.pop(flight, None)
-        if flight.running is not None:  # otherwise it was queued
+        self._first_attempts.pop(flight, None)
+        self._retries.pop(flight, None)
+        if flight.running is not None:  # otherwise it stood in line
             flight.running.cancel()
 
     def end(self) -> None:
-        """Cancel all fetches: those who wait for them get :class:`CrawlEnding`."""
+        """Cancel all fetches, since the spider closes: those who wait for them get
+        :class:`CrawlEnding`."""
         self._alarm.stop()
         if self._take_off_soon is not None:
             self._take_off_soon.cancel()
             self._take_off_soon = None
-        self._end.result = CrawlEnding()
+        self._flight_at_end.result = CrawlEnding()
         for queue in list(self.queues.values()):
+            # Those who wait are told now, though listeners may not have been told yet.
             callers = queue.remove_callers()
             for flight in queue.being_told:
                 callers += flight.callers
                 flight.callers = []
-            # Those who wait are told now, though listeners may not have been told yet.
             queue.being_told = []
             if queue.fetch is not None:
                 flight = queue.fetch
                 self._cancel(queue, flight)
-                flight.result = self._end.result
-            tell(callers, self._end.result)
+                flight.result = self._flight_at_end.result
+            tell(callers, self._flight_at_end.result)
 
 
 def _as_bug(error: BaseException) -> Exception:
-    """Return what to tell those who wait of an unexpected *error*. It is no
+    """Return what to tell those who wait of an unexpected *error*: never a
     cancellation, since they must not think that they were cancelled."""
     if isinstance(error, CANCELLED) or not isinstance(error, Exception):
         name = type(error).__name__

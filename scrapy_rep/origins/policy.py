@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from scrapy_rep.origins.state import OriginState
 
 UNKNOWN_YET = "no answer yet"
-"""Why requests wait for an origin that hasn't failed."""
+"""The reason of a :class:`Drop` while an origin has neither answered nor failed."""
 
 # An *extra attempt* to fetch robots.txt is made when the time of held requests is over,
 # before they are given up, although the origin's next regular attempt isn't due.
 
 _LAST_SHARE = 4
-"""An extra attempt waits for REP_RETRY_DELAY after the attempt before it, but at most
-for this share (a quarter) of REP_HOLD_MAX_WAIT."""
+"""An extra attempt comes REP_RETRY_DELAY after the attempt before it, or after this
+share (a quarter) of REP_HOLD_MAX_WAIT, if that is shorter."""
 
 _PAUSE_SHARE = 2
 """If the times of an origin's requests are over one after the other, robots.txt is not
-fetched for each: at least half of the regular pause passes between two extra
-attempts."""
+fetched for each request: at least this share (half) of the regular pause passes between
+two extra attempts."""
 
 
 class Drop(NamedTuple):
@@ -39,7 +39,7 @@ class Drop(NamedTuple):
     attempts: int = 0
     """Consecutive failed fetches of robots.txt."""
     for_room: bool = False
-    """Whether the only reason is that too many are held."""
+    """Whether the request fails only since too many are held."""
     cause: BaseException | None = None
     """What the last fetch raised, or an exception like that one: the request's failure
     has it as its ``__cause__``."""
@@ -62,6 +62,7 @@ class Drop(NamedTuple):
 
 
 NO_REASON = Drop("")
+"""For requests that don't fail."""
 
 
 class Action(Enum):
@@ -121,7 +122,7 @@ class Policy:
             return LEAVE
         if not full:
             return STAY
-        # Other origins need the place.
+        # It has to go, since other origins need the place.
         drop = Drop("too many of its requests are held")
         if state is not None:
             drop = Drop.of(state)
@@ -157,7 +158,7 @@ class Policy:
         if is_latest_extra:
             regular_pause = entry.next_attempt_at - entry.updated_at
             pause = max(pause, regular_pause / _PAUSE_SHARE)
-        # A storage may say anything of `not_before` (Retry-After). The regular attempt
-        # is the latest.
+        # A storage may have any `not_before` (Retry-After). The regular attempt is made
+        # whatever that says, so an extra one is allowed then, too.
         not_before = min(entry.not_before, entry.next_attempt_at)
         return max(entry.updated_at + pause, not_before)

@@ -15,7 +15,7 @@ coroutines of their own.
 A fetch is called a *flight*. It goes through these stages, which flights.py moves it
 along:
 
-- *queued*: it stands in a queue of ours, since too many others are in flight;
+- *queued*: it stands in line (flights.py), since too many others are in flight;
 - *in flight*: it has taken off; its request may stand in a queue of the downloader, or
   be sent;
 - *being told*: the answer is known, and listeners are being told;
@@ -25,14 +25,14 @@ along:
 each origin with somebody in its queue has a fetch (queued, in flight or being told), a
 step with a time, or a turn to leave (:attr:`Queue.has_turn`). Two waits have no limit:
 that of callers while a middleware keeps the fetch, and that of anybody while the fetch
-stands in a queue.
+stands in line, or its request in a queue.
 
 Times are seconds of the crawl's running time, in which pauses of the crawl don't count.
 How long a request has waited is measured by its queue's own clock, from when it came,
-also between two attempts. That clock also stands still while robots.txt waits in a
-queue of ours or of the downloader's, or behind another process, which is nobody's
-fault. When a first fetch is late (:attr:`Limits.grace`, :class:`Lateness`) is measured
-from when it was needed, in a queue, too.
+also between two attempts. That clock also stands still while robots.txt waits in our
+line or in a queue of the downloader's, or behind another process, which is nobody's
+fault. Whether a first fetch is late (:attr:`Limits.grace`, :class:`Lateness`) is
+measured from when it was needed: time in line or in a queue counts.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ VERY_LATE_SECONDS = 2.5
 it counts."""
 
 SLOW_SECONDS = 2.0
-"""Seconds in flight after which a fetch no longer counts among those that may run at a
-time. It is probably to a silent origin, and must not block the rest."""
+"""Seconds in flight after which a fetch is slow: it is probably to a silent origin, and
+no longer counts among the quick ones that may run at a time."""
 
 LANDING_SECONDS = 1.0
 """Seconds that a fetch may take to fail once its time is over, or that an answer may
 take to be handled."""
 
 ROUNDING = 0.001
-"""Seconds by which a step may be done early, since sums of times may differ in their
-last digits."""
+"""Seconds by which a step may be done early, since sums of the same times may differ in
+their last digits."""
 
 
 @dataclass(frozen=True)
@@ -101,31 +101,33 @@ class Held(NamedTuple):
     fields, and leave in this order: urgent ones first, then early ones."""
 
     urgency: int
-    """Its negated priority."""
+    """The request's negated priority."""
     number: int
-    """Increases as requests come to the gate. Those of an earlier run have negative
-    numbers."""
+    """A number that increases as requests come to the gate. Those of an earlier run
+    have negative numbers."""
     since: float
-    """When it came, in seconds of its queue's clock."""
+    """When the request came, in seconds of its queue's clock."""
     request: Request = None  # type: ignore[assignment]
-    """None: it is on disk, and hasn't been read so far."""
+    """The request itself; None: it is on disk, and hasn't been read so far."""
     row: int | None = None
-    """Its row on disk (holding/disk.py); None: it is in memory only."""
+    """The request's row on disk (holding/disk.py); None: it is in memory only."""
     was_held: bool = False
-    """It has been held; otherwise it has only waited for a first answer."""
+    """Whether the request has been held; otherwise it has only waited for a first
+    answer."""
 
 
 class Owner(Protocol):
     """What makes flights: :class:`scrapy_rep.origins.flights.Flights`."""
 
     queues: dict[Origin, Queue]
-    """By origin: who waits for its flight."""
+    """By origin: its queue, with those who wait for its flight."""
 
     def clock(self) -> float:
         """Return for how many seconds the crawl has run."""
 
-    def settle(self, queue: Queue) -> None:
-        """Set the alarm of *queue* anew, since something has changed."""
+    def set_alarm_or_forget(self, queue: Queue) -> None:
+        """Set the alarm of *queue* anew, since something has changed; forget the queue
+        if nobody needs it any more."""
 
     async def wait_for(self, flight: Flight, seconds: float | None) -> OriginState:
         """Wait for *flight*, see :meth:`Flight.wait`."""
@@ -154,45 +156,46 @@ class Flight:
     """The first request that needs the answer; if none does, one for the file
     itself."""
     owner: Owner | None = None
-    """None for a flight that nobody waits for (in tests)."""
+    """What made this flight; None for one that nobody waits for (in tests)."""
     again: bool = False
-    """Whether it is a retry. Requests are held for the origin already. Retries give way
-    to first fetches."""
+    """Whether the flight is a retry: requests are held for the origin already. Retries
+    give way to first fetches."""
     began_at: float = 0.0
-    """When it was needed first."""
+    """When the flight was needed first."""
     took_off_at: float | None = None
-    """When it left our queue; None before."""
+    """When the flight left our line; None before."""
     sent_at: float | None = None
-    """When it last left a queue that isn't ours (the downloader's, or that behind
-    another process); None before."""
+    """When the request for robots.txt last left a queue (the downloader's, or that
+    behind another process); None before."""
     has_place: bool = False
-    """It is in flight, and has one of the places that flights may have at a time."""
+    """Whether the flight has one of the places that flights may have at a time."""
     is_slow: bool = False
-    """It has been in flight for long (:data:`SLOW_SECONDS`), so another one may have
-    its place among the quick ones, which aren't slow."""
+    """Whether the flight has been under way for long (:data:`SLOW_SECONDS`). Then
+    another one may have its place among the quick flights, which aren't slow."""
     patience: int = 1
-    """How many times as long as others it may be in flight before it is slow."""
+    """How many times as long as others the flight may be under way before it is
+    slow."""
     is_abandoned: bool = False
-    """We cancelled it."""
+    """Whether we cancelled the flight."""
     is_put_off: bool = False
-    """We cancelled it for others that needed its place. Another flight to this origin
-    is queued instead."""
+    """Whether we cancelled the flight for others that needed its place. Another flight
+    to this origin is queued instead."""
     running: Deferred[Any] | None = None
-    """Its task; None while it is queued."""
+    """The flight's task; None while the flight is queued."""
 
     # Set by the cache, which fetches (cache.py).
     fetches: int = 0
     """How often this process has requested the origin's robots.txt for this flight."""
     asked_at: float | None = None
-    """When this process first requested robots.txt for it, in seconds since the
-    epoch."""
+    """When this process first requested robots.txt for this flight, in seconds since
+    the epoch."""
     before: Entry | None = None
-    """What was known of the origin before that."""
+    """What was known of the origin before this process requested robots.txt."""
     answer: Answer | None = None
     """The answer to this process; None if another process's answer came from the
     storage."""
     outcome: Outcome | None = None
-    """What the answer means, whoever got it."""
+    """What the answer means, whichever process got it."""
 
     # Set by the flights when the answer is known.
     answered_at: float = 0.0
@@ -200,10 +203,10 @@ class Flight:
     state: OriginState | None = None
     """What the answer has made known."""
     callers: list[Deferred[OriginState]] = field(default_factory=list)
-    """While it is being told, those who wait for it in coroutines of their own. Before,
-    they are in the origin's queue (:attr:`Queue.callers`)."""
+    """While the answer is being told, those who wait for it in coroutines of their own.
+    Before, they are in the origin's queue (:attr:`Queue.callers`)."""
     result: OriginState | Exception | None = None
-    """What those who wait are told; None until it has landed."""
+    """What those who wait are told; None until the flight has landed."""
 
     def later(self) -> Flight:
         """Return a flight that asks again in place of this one, which is put off. It
@@ -218,25 +221,27 @@ class Flight:
         )
 
     def remaining(self, seconds: float) -> float:
-        """Return how many of the *seconds* since the flight began are left."""
+        """Return how many of some *seconds* are left, which count from when the flight
+        was needed first."""
         now = self.owner.clock() if self.owner is not None else 0.0
         return self.began_at + seconds - now
 
-    def queued(self, is_queued: bool) -> None:
-        """Note that it has entered a queue of the downloader or behind another process,
-        or has left it. That time doesn't count against those who wait."""
-        if self.owner is None:
+    def note_queued(self, is_queued: bool) -> None:
+        """Note that its request has entered (*is_queued*) or left a queue: of the
+        downloader, or behind another process. The time there doesn't count against
+        those who wait."""
+        if self.owner is None:  # nobody waits
             return
         queue = self.owner.queues.get(self.origin)
         if queue is None or queue.fetch is not self:
             return  # it was cancelled, or put off
         now = self.owner.clock()
         queue.run_clock(now, runs=not is_queued)
-        # On entering a queue, the alarm stays. If it rings too early, nothing is due,
-        # and it is set anew.
+        # When the request enters a queue, the alarm stays as it is. If it rings too
+        # early, nothing is due, and it is set anew.
         if not is_queued:
             self.sent_at = now
-            self.owner.settle(queue)
+            self.owner.set_alarm_or_forget(queue)
 
     async def wait(self, seconds: float | None = None) -> OriginState:
         """Wait for the answer. Raises ``StillWaiting`` after *seconds*, ``CrawlEnding``
@@ -300,15 +305,15 @@ class Queue:
     lateness: Lateness = Lateness.NOT_LATE
     """How long the answer to :attr:`fetch` has been awaited."""
 
-    # Who is in it
+    # Who is in the queue
     callers: list[Deferred[OriginState]] = field(default_factory=list)
     """Those that wait in coroutines of their own, for the answer to :attr:`fetch` or to
     the next one."""
     waiting: list[Held] = field(default_factory=list)
     """Requests that wait, in the order in which they came."""
     without_room: int = 0
-    """How many of :attr:`waiting`, from its beginning, should have been held, but too
-    many are held already."""
+    """How many of :attr:`waiting`, from its beginning, should have been held, but
+    weren't, since too many are held already."""
     held: list[Held] = field(default_factory=list)
     """A heap of requests that are held."""
     leaving: list[Held] = field(default_factory=list)
@@ -316,7 +321,7 @@ class Queue:
     leaving_held: int = 0
     """How many of :attr:`leaving` have been held; the others have only waited."""
 
-    # How many there are, kept up to date by :meth:`report`
+    # How many there are, kept up to date by :meth:`recount`
     count: int = 0
     """How many requests have been held, including those that are about to leave."""
     unheld: int = 0
@@ -324,26 +329,28 @@ class Queue:
     counted: int = 0
     """How many count towards the limit of requests that may wait for first answers."""
     has_requests: bool = False
-    """Whether requests from the scheduler are in it."""
+    """Whether requests from the scheduler are in the queue."""
 
     # About those that leave
     fails: bool = False
-    """Whether they fail; otherwise they are released. This is not about those that stay
-    or come later."""
+    """Whether those that leave fail; otherwise they are released. This is not about
+    those that stay or come later."""
     why: Drop = NO_REASON
-    """Why they fail, if they do."""
+    """Why those that leave fail, if they do."""
     released_at: float = 0.0
-    """When the answer came that releases them, in seconds of this queue's clock."""
+    """When the answer came that releases those that leave, in seconds of this queue's
+    clock."""
     good_until: float = 0.0
-    """Until when, in the crawl's running time, that answer releases them, even if the
+    """Until when, in the crawl's running time, an answer releases requests, even if the
     answer may not be kept so long."""
     has_turn: bool = False
-    """Whether the gate is going to let some leave."""
+    """Whether the queue has a turn: the gate is going to let a request leave, if any
+    may."""
     on_their_way: list[Request] = field(default_factory=list)
     """Requests that have left, and may not have reached their download slot."""
     was_overtaken: bool = False
-    """A request that came later has gone past those of this origin: for fairness, one
-    of these may leave even though the slot is full."""
+    """Whether a request that came later has gone past those of this origin. Then, for
+    fairness, one of these may leave even though the slot is full."""
 
     # What the gate and the log remember until nobody is left
     extra_attempt: int = 0
@@ -351,9 +358,9 @@ class Queue:
     the time of held requests was over (policy.py)."""
     is_answered: bool = False
     """Whether an answer, or at least a failure, has come since there was somebody in
-    it."""
+    the queue."""
     unanswered: int = 0
-    """How many of the held requests never had an answer."""
+    """How many requests were held before there was any answer or failure."""
     released: int = 0
     """How many requests were released."""
     given_up: int = 0
@@ -365,47 +372,48 @@ class Queue:
     """What the log says of the origin: that it is "slow", or "unreachable"."""
 
     oldest_bound: float = math.inf
-    """A time of its clock: none of the requests that wait or are held came earlier. The
-    first of them may have come later. To keep this exact would take a search for each
-    request that leaves; :meth:`find_oldest` makes it exact."""
+    """A time of the queue's clock: none of the requests that wait or are held came
+    earlier, but the oldest of them may have come later. To keep this time exact would
+    take a search for each request that leaves; :meth:`find_oldest` makes it exact."""
     stopped_at: float | None = None
-    """When its clock was stopped; None while the clock runs."""
+    """When the queue's clock was stopped; None while the clock runs."""
     _stopped_for: float = 0.0
-    """Seconds for which its clock stood still earlier."""
+    """Seconds for which the queue's clock stood still earlier."""
     _clock_before: float = 0.0
-    """What its clock showed when the fetch took off."""
+    """What the queue's clock showed when the fetch took off."""
 
     # Its fetch
 
-    def begin(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch*, which stands in our queue (flights.py) so far. The time
-        there doesn't count."""
+    def begin_fetch(self, fetch: Flight, now: float) -> None:
+        """Wait for *fetch*, which stands in line (flights.py) so far. The time there
+        doesn't count."""
         self.fetch = fetch
         self.run_clock(now, runs=False)
 
     def take_off(self, now: float) -> None:
-        """Note that the fetch leaves our queue."""
-        assert self.fetch is not None
+        """Note that the fetch leaves the line."""
+        assert self.fetch is not None  # it stood in line
         self.fetch.took_off_at = now
         self._clock_before = self.clock(now)
         self.run_clock(now, runs=True)
 
     def put_off(self, later: Flight, now: float) -> None:
-        """Wait for *later*, which stands in our queue, in place of a fetch that was
-        broken off. The clock goes back to what it showed before that fetch took off."""
+        """Wait for *later*, which stands in line, in place of a fetch that was broken
+        off. The clock goes back to what it showed before that fetch took off."""
         self.fetch = later
         self.stopped_at = now
         self._stopped_for = now - self._clock_before
 
     def end_fetch(self, fetch: Flight, now: float) -> None:
-        """Wait for *fetch* no more, since it has ended. Another one may have taken its
-        place before."""
+        """Wait for *fetch* no more, since it has ended. Another fetch may have taken
+        its place in the queue before."""
         if self.fetch is fetch:
             self.fetch = None
             self.run_clock(now, runs=True)
+            # The next fetch isn't late so far.
             if self.lateness is not Lateness.NOT_LATE:
                 self.lateness = Lateness.NOT_LATE
-                self.report()
+                self.recount()
 
     def remove_callers(self) -> list[Deferred[OriginState]]:
         """Remove and return the callers, who are going to be told."""
@@ -429,8 +437,8 @@ class Queue:
         self.stopped_at = None if runs else now
 
     def find_oldest(self) -> float:
-        """Return when the first of those came that wait or are held; infinity if there
-        is none."""
+        """Return when the oldest of the requests came that wait or are held, in seconds
+        of this clock; infinity if there is none. Make :attr:`oldest_bound` exact."""
         self.oldest_bound = math.inf
         for held in chain(self.waiting, self.held):
             self.oldest_bound = min(self.oldest_bound, held.since)
@@ -440,18 +448,18 @@ class Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether nobody is in the queue."""
         return not (self.has_requests or self.callers)
 
-    def report(self) -> None:
-        """Count its requests anew, here and in :attr:`tally`. Whatever changes the
-        queue's lengths, or how late its fetch is, ends with this."""
+    def recount(self) -> None:
+        """Count the queue's requests anew, here and in :attr:`tally`. Whatever changes
+        the queue's lists, or how late its fetch is, ends with this method."""
         count = len(self.held) + self.leaving_held
         unheld = len(self.waiting) + len(self.leaving) - self.leaving_held
         counted = unheld
         is_first_fetch = self.fetch is not None and not self.fetch.again
         if is_first_fetch and self.lateness is Lateness.LATE:
-            # Only a few, so that such an origin doesn't stop the others.
+            # Only a few count, so that such an origin doesn't stop the others.
             counted = min(LATE_COUNT, unheld + count)
         elif is_first_fetch and self.lateness is Lateness.VERY_LATE:
             counted = 0
@@ -466,10 +474,11 @@ class Queue:
     def become_late(self, lateness: Lateness) -> None:
         """Note that the answer to the fetch is late, or very late."""
         self.lateness = lateness
-        self.report()
+        self.recount()
 
     def forget_past(self) -> None:
-        """Forget what was about requests from the scheduler, of which none is left."""
+        """Forget what happened to requests from the scheduler, of which none is
+        left."""
         self.fails = False
         self.was_overtaken = False
         self.is_answered = False
@@ -486,25 +495,25 @@ class Queue:
         """Let *held* wait."""
         self.waiting.append(held)
         self.oldest_bound = min(self.oldest_bound, held.since)
-        self.report()
+        self.recount()
 
     def recover(self, requests: list[Held]) -> None:
         """Hold *requests*, which an earlier run has held."""
         self.held += requests
         heapify(self.held)
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def hold(self, count: int, keep: Callable[[Held], Held]) -> list[Held]:
-        """Hold the first *count* of those that wait. *keep* returns each as it is to be
-        held (with its row on disk, say). Return them as they were. There is no room for
+        """Hold the first *count* of those that wait, and return them as they were. Each
+        is held as *keep* returns it (with its row on disk, say). There is no room for
         those that still wait."""
         moving = self.waiting[:count]
         self.waiting = self.waiting[count:]
         self.without_room = len(self.waiting)
         for held in moving:
             heappush(self.held, keep(held))
-        self.report()
+        self.recount()
         return moving
 
     def dismiss_waiting(self) -> list[Held]:
@@ -512,7 +521,7 @@ class Queue:
         dismissed = self.waiting
         self.waiting = []
         self.without_room = 0
-        self.report()
+        self.recount()
         return dismissed
 
     def let_leave(self, why: Drop | None, now: float, before: float = math.inf) -> None:
@@ -520,8 +529,9 @@ class Queue:
         there is a reason *why*, they are to fail; otherwise they are released."""
         are_to_fail = why is not None
         if self.fails != are_to_fail:
-            # Those that are about to leave would do so for the other reason.
-            self.recall(now)
+            # All that leave do so for one reason. Those that were about to leave for
+            # the other one are kept first, and may leave again below.
+            self.recall_leaving(now)
         self.fails = are_to_fail
         if why is not None:
             self.why = why
@@ -533,7 +543,8 @@ class Queue:
         # All leave.
         self.leaving_held += len(self.held)
         if not self.leaving:
-            # They are a heap already: to build a heap of 100,000 again takes long.
+            # Those that are held are a heap already. To build one of 100,000 again
+            # takes long.
             self.leaving = self.held
             self.held = []
         for held in chain(self.held, self.waiting):
@@ -542,10 +553,11 @@ class Queue:
         self.waiting = []
         self.without_room = 0
         self.oldest_bound = math.inf
-        self.report()
+        self.recount()
 
     def _let_older_leave(self, before: float) -> None:
-        """Let those leave that came until *before*, and the others stay."""
+        """Let those leave that came until *before*, a time of this queue's clock, and
+        the others stay."""
         staying = _move_older(self.held, self.leaving, before)
         self.leaving_held += len(self.held) - len(staying)
         heapify(staying)
@@ -553,23 +565,24 @@ class Queue:
         self.waiting = _move_older(self.waiting, self.leaving, before)
         self._limit_without_room()
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def join_leaving(self, request: Held) -> None:
         """Let *request* stand among those that are about to leave, by its priority and
         number."""
         heappush(self.leaving, request)
-        self.report()
+        self.recount()
 
-    def recall(self, now: float) -> None:
-        """Keep those that were about to leave. The time of those that had been released
-        begins anew: an answer had come for them, so what follows is another wait."""
+    def recall_leaving(self, now: float) -> None:
+        """Keep those that were about to leave. The waiting time of those that had been
+        released begins anew: an answer had come for them, so what follows is another
+        wait."""
         if not self.leaving:
             return
         recalled = self.leaving
         self.leaving = []
         self.leaving_held = 0
-        if not self.fails:
+        if not self.fails:  # they had been released
             since = self.clock(now)
             recalled = [held._replace(since=since) for held in recalled]
         for held in recalled:
@@ -579,7 +592,7 @@ class Queue:
         heapify(self.held)
         self.waiting.sort(key=attrgetter("number"))
         self.find_oldest()
-        self.report()
+        self.recount()
 
     def take(self, is_taken: Callable[[Held], bool]) -> list[Held]:
         """Remove those that wait or are held for which *is_taken* is true. Return them
@@ -593,7 +606,7 @@ class Queue:
         self.held = list(filterfalse(is_taken, self.held))
         heapify(self.held)
         self._limit_without_room()
-        self.report()
+        self.recount()
         return sorted(taken)
 
     def _limit_without_room(self) -> None:
@@ -609,12 +622,13 @@ class Queue:
         return {held.number for held in self.leaving}
 
     def note_departure(self) -> None:
-        """Note that all that were about to leave have left, and that others stay."""
+        """Note that all that were about to leave have left, and that others stay.
+        :attr:`fails` was not about these."""
         self.fails = False
 
     def replace_first(self, held: Held) -> None:
-        """Put *held*, which was read from disk, in the place of the request that is
-        next to leave."""
+        """Put *held*, the next to leave, in its place again, now with the request that
+        was read from disk."""
         self.leaving[0] = held
 
     def pop_first(self) -> Held:
@@ -622,7 +636,7 @@ class Queue:
         held = heappop(self.leaving)
         if held.was_held:
             self.leaving_held -= 1
-        self.report()
+        self.recount()
         return held
 
 
@@ -660,8 +674,9 @@ class Step(str, Enum):
 def steps(
     status: Status, queue: Queue, now: float, limits: Limits
 ) -> dict[Step, float]:
-    """Return what has to be done for those in *queue*, and when. *status* is what is
-    known of the origin; it matters between fetches only.
+    """Return what has to be done for those in *queue*, and when, in seconds of the
+    crawl's running time. *status* is what is known of the origin; it matters between
+    fetches only.
 
     Pure. Steps whose time has come are due; the first of the others is the queue's
     wake-up. With nobody waiting, and no fetch, there is no step: those that are leaving
@@ -673,9 +688,12 @@ def steps(
     if fetch is None and not queue.being_told and (stays or queue.callers):
         return _between_fetches(status, queue, now, limits)
 
+    # A fetch is in flight.
     if fetch is not None and fetch.took_off_at is not None and not fetch.is_slow:
         seconds = fetch.patience * SLOW_SECONDS
         due[Step.FREE_PLACE] = fetch.took_off_at + seconds
+
+    # Requests wait or are held, and a fetch is queued or in flight.
     if fetch is not None and stays:
         if queue.lateness is Lateness.NOT_LATE:
             due[Step.COUNT_LATE] = fetch.began_at + LATE_SECONDS
@@ -684,8 +702,8 @@ def steps(
             due[Step.COUNT_VERY_LATE] = fetch.began_at + seconds
         if len(queue.waiting) > queue.without_room:
             due[Step.HOLD] = fetch.began_at + limits.grace
-        if queue.stopped_at is None:
-            # When the first request's time may be over, by the queue's clock.
+        if queue.stopped_at is None:  # while the clock stands still, no time ends
+            # When the oldest request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             # Those who wait for a fetch are given up only after its timeout. If it
@@ -696,8 +714,8 @@ def steps(
 
     if queue.being_told:
         # The answer is known, and listeners are being told. One of them (a handler of
-        # the signal `robots_resolved`, say) may take long, or never return. The first
-        # in the list was answered first.
+        # the signal `robots_resolved`, say) may take long, or never return.
+        # queue.being_told begins with the fetch that was answered first.
         due[Step.APPLY] = queue.being_told[0].answered_at + limits.grace
     return due
 
@@ -715,10 +733,10 @@ def _between_fetches(
         due[Step.APPLY] = now
     else:
         due[Step.ASK] = status.retry_at
-        if queue.waiting:  # a failure came, so they are held now
+        if queue.waiting:  # a failure came, so those that wait are held now
             due[Step.APPLY] = now
         if queue.waiting or queue.held:
-            # When the first request's time may be over, by the queue's clock.
+            # When the oldest request's time may be over, by the queue's clock.
             over_at = queue.oldest_bound + limits.max_wait
             seconds_left = over_at - queue.clock(now)
             due[Step.TIME_IS_OVER] = now + seconds_left

@@ -23,13 +23,13 @@ from scrapy_rep.protocol.matching import Rules
 from scrapy_rep.storages.base import Entry, MemoryStorage, UnreadableEntry
 
 _MAX_PARSED = 2000
-"""Origins that are kept parsed, which takes some 6 KB each. Parsing again is cheap
-compared to a page."""
+"""How many origins are kept parsed, which takes some 6 KB each. To parse a robots.txt
+again is cheap compared to a page."""
 
 _LEAVING_SHARE = 50
-"""The share (a fiftieth) of the origins, or of their bytes, that leaves at a time. More
-than one leaves, since to find the least recently used takes a while, and to keep them
-in order would cost every request."""
+"""The share (a fiftieth) of the parsed origins, or of their bytes, that leaves at a
+time. More than one origin leaves, since to find the least recently used takes a while,
+and to keep origins in order would cost every request."""
 
 _MAX_PREFIXES = 4
 """How many URL prefixes of one origin the fast path knows. An origin has several:
@@ -55,11 +55,11 @@ class OriginState:
     unparsed_bytes: int = 0
     """About how many bytes it takes in memory, without what is parsed."""
     status: Status = UNKNOWN
-    """What the robots.txt is good for now. It is replaced by :meth:`become` alone, as
-    are the three that follow from it."""
+    """What the robots.txt is good for now. Only :meth:`become` replaces it, together
+    with the next three attributes, which follow from it."""
     counts_as: Status = UNKNOWN
-    """What it still counts as for requests that have passed the gate: what it was
-    before its time was over."""
+    """The status that counts for requests that have passed the gate: an expired one
+    still counts as what it was before its time was over."""
     unreachable: bool = True
     """Whether nothing is known of what the origin allows."""
     forbids_all: bool = False
@@ -101,7 +101,7 @@ class OriginState:
         that takes the longer way sets them."""
         self.status = status
         self.rules = None
-        if isinstance(status, Expired):
+        if isinstance(status, Expired):  # it still counts as what it was
             status = status.was
         self.counts_as = status
         self.unreachable = isinstance(status, SAYS_NOTHING)
@@ -161,7 +161,7 @@ class OriginTable:
         """Move *origin* from the *packed* ones to the parsed ones; return None if it
         isn't packed."""
         name = str(origin)
-        with suppress(UnreadableEntry):  # a clock out of range, say
+        with suppress(UnreadableEntry):  # the entry has a time out of range, say
             entry = packed.load(name)
             if entry is not None:
                 packed.drop(name)
@@ -194,6 +194,7 @@ class OriginTable:
             return
         self._parsed_bytes += size - state.size
         state.size = size
+        # Pack others, and forget packed ones.
         is_too_many = len(self._parsed) > self._max_parsed
         if is_too_many or self._parsed_bytes > self._max_parsed_bytes:
             self._pack_oldest(state)
@@ -207,7 +208,8 @@ class OriginTable:
 
     def _pack_oldest(self, latest: OriginState) -> None:
         """Pack the least recently used of the parsed origins, but not the *latest*,
-        until their number and bytes are below the limits by :data:`_LEAVING_SHARE`."""
+        until the number and bytes of the parsed ones are below the limits by
+        :data:`_LEAVING_SHARE`."""
         average = self._max_parsed_bytes // len(self._parsed)
         enough = self._max_parsed - self._max_parsed // _LEAVING_SHARE
         leaving_bytes = self._max_parsed_bytes // _LEAVING_SHARE

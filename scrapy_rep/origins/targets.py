@@ -76,14 +76,15 @@ _TEREDO = IPv6Network("2001::/32")
 client's, inverted."""
 
 _PRIVATE_NAMES = (".localhost", ".local", ".home.arpa", ".internal")
-"""Ends of names that are private: RFC 6761, RFC 6762 and RFC 8375; ICANN reserves
-.internal for that."""
+"""Ends of names that are private: by RFC 6761, RFC 6762 and RFC 8375; ICANN reserves
+.internal for private use."""
 
 
 def is_private_address(text: str) -> bool | None:
     """Return whether the address *text* is loopback, link-local, private or otherwise
     not public; None if *text* is no address but a name."""
     try:
+        # IPv6 may have brackets around it, and the name of a network interface.
         without_zone = text.strip("[]").partition("%")[0]
         address = ip_address(without_zone)
     except ValueError:
@@ -96,7 +97,7 @@ def is_private_address(text: str) -> bool | None:
     if isinstance(address, IPv4Address):
         return _is_private_4(address)
     embedded = _embedded_addresses(address)
-    if embedded:  # packets to *address* are sent there
+    if embedded:  # packets to *address* are sent to these
         return any(map(_is_private_4, embedded))
     return address not in _GLOBAL_6 or _is_in(address, _SPECIAL_6)
 
@@ -136,7 +137,7 @@ def is_private_host(host: str) -> bool | None:
     is_private = is_private_address(name)
     if is_private is not None:
         return is_private
-    is_single_word = "." not in name
+    is_single_word = "." not in name  # as many names in private networks
     if is_single_word or f".{name}".endswith(_PRIVATE_NAMES):
         return True
     return None
@@ -160,8 +161,8 @@ class Targets:
         if crawler.settings.getbool("HTTPPROXY_ENABLED"):
             self._proxies = getproxies()
         self._watched = BoundedSet()
-        """Hosts that public hosts named. No private address of these may be connected
-        to."""
+        """Hosts that public hosts named. To these, no connection is made at a private
+        address."""
         self._public = BoundedSet()
         """Hosts that have resolved to a public address."""
         self._private = BoundedSet()
@@ -172,13 +173,13 @@ class Targets:
             crawler.signals.connect(self.unwatch, scrapy_signals.engine_stopped)
 
     def _opened(self) -> None:
-        # CrawlerProcess installs Scrapy's resolver only after `spider_opened`; ours has
-        # to be around it.
+        # CrawlerProcess installs Scrapy's resolver only after `spider_opened`, and our
+        # resolver has to be around Scrapy's.
         call_later(0, self.watch)
 
     def watch(self) -> None:
-        """Be asked about connections from now on. Call it again when something may have
-        replaced our resolver, as CrawlerProcess does."""
+        """Be asked about connections from now on (:meth:`check_address`). To be called
+        again when something may have replaced our resolver, as CrawlerProcess does."""
         _watchers.add(self)
         _update_resolvers()
 
@@ -194,7 +195,7 @@ class Targets:
         a *target* that isn't refused are watched."""
         if self._all_allowed:
             return False
-        self.watch()
+        self.watch()  # something may have replaced our resolver
         if await self._is_inside(source):
             # A host in the user's own network may name whatever it likes.
             return False
@@ -204,7 +205,7 @@ class Targets:
         is_private = is_private_host(target.host)
         if is_private is None:
             is_private = await self._resolves_to_private(target)
-        elif not is_private:  # a public address, which can't change
+        elif not is_private:  # the host is a public address itself: nothing to watch
             return False
         if not is_private:
             self._watched.add(_name(target))
@@ -219,8 +220,8 @@ class Targets:
         addresses = await self._look_up(target)
         if addresses:
             return any(map(is_private_address, addresses))
-        # A look-up that fails proves nothing: a private address that the name had
-        # before still counts.
+        # A look-up that fails proves nothing: if the name had a private address before,
+        # that still counts.
         return host in self._private
 
     def keep(self, origin: Origin) -> None:
@@ -250,8 +251,8 @@ class Targets:
         host = _name(origin)
         addresses = await look_up(host)
         for address in addresses:
-            # Our resolver has recorded them already, unless it couldn't be installed
-            # (_update_resolvers()).
+            # Our resolver has recorded each address already, unless that resolver
+            # couldn't be installed (_update_resolvers()).
             hosts = self._private if is_private_address(address) else self._public
             hosts.add(host)
         return addresses
@@ -260,7 +261,7 @@ class Targets:
         """Record that *host* has resolved to *address*. Return whether to connect to
         it. If a public host has named *host*, and *address* is private, return False,
         and log that. This is called whenever a name is resolved."""
-        if host == address:
+        if host == address:  # no name was resolved
             return True
         name = host.rstrip(".")
         is_private = is_private_address(address)
@@ -290,8 +291,8 @@ class Targets:
 
 
 def _name(origin: Origin) -> str:
-    """Return the host of *origin* as it is kept in sets: without the dot that may end
-    it."""
+    """Return the host of *origin* as the sets of :class:`Targets` have it: without the
+    dot that may end it."""
     return origin.host.rstrip(".")
 
 
@@ -308,8 +309,8 @@ _watchers: WeakSet[Targets] = WeakSet()
 
 
 def _check_by_all(host: str, address: str) -> bool:
-    """Return whether all watchers let *address* of *host* be connected to. Each is
-    asked, even after a no, since each records the address."""
+    """Return whether all watchers let *address* of *host* be connected to. Each watcher
+    is asked, even after another's no, since each records the address."""
     is_allowed = True
     for targets in list(_watchers):
         if not targets.check_address(host.lower(), address):
@@ -323,6 +324,7 @@ class _Resolver:
     the addresses that all watchers let be connected to."""
 
     def __init__(self, inner: Any) -> None:
+        """*inner*: the resolver that was there before."""
         self.inner = inner
 
     def resolveHostName(
@@ -384,7 +386,8 @@ def _update_resolvers() -> None:
         from twisted.internet import reactor
 
         reactor.installNameResolver(_wrapped(reactor.nameResolver, _Resolver))
-    # RuntimeError: there is no asyncio loop. AttributeError: it can't be changed.
+    # RuntimeError: there is no asyncio loop. AttributeError: its method can't be
+    # replaced.
     with suppress(RuntimeError, AttributeError):
         loop: Any = asyncio.get_running_loop()
         loop.getaddrinfo = _wrapped(loop.getaddrinfo, _Getaddrinfo)

@@ -39,20 +39,21 @@ class Turns:
         self._storage = storage
         self._delay_of = delay_of
         self._isolated = Isolation(context.crawler)
-        """Logs a bug within its block in place of raising it (engine/log.py)."""
+        """Logs a bug within its ``with`` block in place of raising it
+        (engine/log.py)."""
 
-    def queued(self, key: str) -> None:
-        """Note that a request is about to queue in the slot *key*. If the slot is
-        slowed, pace it."""
+    def note_queued(self, key: str) -> None:
+        """Note that a request is about to queue in the slot *key*. If a crawl delay
+        slows the slot, pace it."""
         slot = self._slots.paced(key, take=True)
         if slot is not None:
             call_later(0, self._send_next, key)  # by then, the request is in the queue
 
-    def came_back(self, key: str, request: Request) -> None:
+    def note_return(self, key: str, request: Request) -> None:
         """Note that the transfer of *request*, from the slot *key*, has ended."""
         slot = self._slots.paced(key)
         if slot is not None:
-            slot.came_back(request)
+            slot.note_return(request)
             self._send_next(key)
 
     def _send_next(self, key: str) -> None:
@@ -72,7 +73,7 @@ class Turns:
     async def _take_turn(self, slot: PacedSlot, request: Request) -> None:
         """Ask the storage for a moment, and send *request* then. Without an answer,
         *request* is sent when Scrapy would send it."""
-        moment: float | None = None
+        moment: float | None = None  # also if there is a bug
         with self._isolated("turn of a crawl delay"):
             moment = await self._moment(slot, request)
         if moment is None:

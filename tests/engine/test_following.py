@@ -235,7 +235,12 @@ async def test_numbers_of_another_run_mean_nothing() -> None:
     earlier.begin(request, 1)
     mine.begin(Request("http://a.example/other"), 1)
     assert mine.number_of(request) is None
-    for step in (mine.scheduled, mine.taken, mine.ended, mine.stored):
+    for step in (
+        mine.note_scheduled,
+        mine.note_taken,
+        mine.note_ended,
+        mine.note_stored,
+    ):
         step(request)
     assert done == []
     for strange in (None, 1, "text", [], [1, 2, 3], {}):

@@ -221,7 +221,7 @@ def test_the_three_origins_with_most_are_named_and_why(
             origins.table.put(origin, entry)
         hold_some(table, origin, count)
     caplog.clear()
-    holding.HoldLog(context, origins.table).state(
+    holding.HoldLog(context, origins.table).tell_all(
         list(table.queues.values()), 1, 2, idle=False
     )
     assert caplog.messages[0].startswith(

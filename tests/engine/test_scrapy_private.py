@@ -670,7 +670,7 @@ async def test_a_paced_slot_sends_only_what_it_is_told_to(sites: Sites) -> None:
     downloader._process_queue(slot)
     await a_while(0.03)
     assert paced.take_next() is None
-    paced.came_back(requests[0])
+    paced.note_return(requests[0])
     assert paced.take_next() is requests[1]
     assert paced.own_seconds == 0.0
     paced.release()

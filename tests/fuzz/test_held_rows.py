@@ -61,7 +61,7 @@ def test_columns_of_any_kind(
             origin: read_all(hold, heap) for origin, heap in hold.recovered.items()
         }
         assert GOOD.url in [one.request.url for one in recovered[A]]
-        assert 0 <= hold.ran < INF
+        assert 0 <= hold.ran_before < INF
         new = hold.hold(B, held(3))
         assert new.row is not None and hold.has(new.row)
         assert numbers(read_all(hold, [new])) == [3]

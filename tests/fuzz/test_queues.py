@@ -185,7 +185,7 @@ class QueueMachine(RuleBasedStateMachine):
     def enter_or_leave_a_queue(self, origin: Origin, is_queued: bool) -> None:
         flight = self.flights.get(origin)
         if flight is not None and origin in self.asked:
-            flight.queued(is_queued)
+            flight.note_queued(is_queued)
 
     @rule(origin=NAMES, outcome=st.sampled_from([Outcome.MISSING, Outcome.UNREACHABLE]))
     def answer(self, origin: Origin, outcome: Outcome) -> None:
@@ -310,7 +310,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert count == len(queue.held) + len(leaving_held)
             assert count + unheld == len([*queue.held, *queue.waiting, *queue.leaving])
             assert queue.has_requests is bool(count or unheld)
-            queue.report()
+            queue.recount()
             assert (count, unheld) == (queue.count, queue.unheld)
             assert tally.counted == sum(queue.counted for queue in queues)
 

@@ -68,7 +68,7 @@ def events_of(middleware: Any) -> list[tuple[Any, str]]:
         (flights, "_take_off"),
         (flights, "_came_down"),
         (flights, "_landed"),
-        (flights, "settle"),
+        (flights, "set_alarm_or_forget"),
         (flights, "abandon"),
     ]
 

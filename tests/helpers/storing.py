@@ -55,7 +55,7 @@ def state_with(entry: Entry, origin: Origin) -> OriginState:
 
 def know(cache: RobotsCache, entry: Entry) -> OriginState:
     """Have *cache* know what *entry* says of its origin, as if that had been fetched."""
-    return cache._take(Origin.from_url(entry.origin), entry)
+    return cache._make_known(Origin.from_url(entry.origin), entry)
 
 
 def learn(cache: RobotsCache, origin: Origin, answer: Answer) -> OriginState:

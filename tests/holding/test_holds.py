@@ -81,7 +81,7 @@ def test_an_answer_releases_those_about_to_fail() -> None:
     assert (queue.fails, staying(queue), len(leaving(queue))) == (True, [3], 2)
     queue.let_leave(None, 4.0)
     assert (queue.fails, staying(queue), len(leaving(queue))) == (False, [], 3)
-    queue.recall(5.0)
+    queue.recall_leaving(5.0)
     assert (leaving(queue), staying(queue)) == ([], [2, 3, 4])
 
 
@@ -89,13 +89,13 @@ def test_an_answer_releases_those_about_to_fail() -> None:
 def test_time_begins_anew_only_for_those_that_had_been_released(fails: bool) -> None:
     queue = queue_with(held(1, 1.0), holding=(held(2, 2.0),))
     queue.let_leave(Drop("too late") if fails else None, 50.0)
-    queue.recall(60.0)
+    queue.recall_leaving(60.0)
     assert queue.find_oldest() == (1.0 if fails else 60.0)
 
 
 def test_time_stands_still_while_robots_txt_is_in_a_queue() -> None:
     queue = queue_with(held(1, 0.0))
-    queue.begin(Flight(queue.origin, Request(A)), 10.0)
+    queue.begin_fetch(Flight(queue.origin, Request(A)), 10.0)
     assert queue.clock(500.0) == 10.0
     queue.run_clock(500.0, runs=True)
     assert (queue.clock(510.0), queue.clock(520.0)) == (20.0, 30.0)
@@ -219,15 +219,15 @@ def test_what_has_not_been_dealt_with_stays(path: Path, in_order: bool) -> None:
         hold, [hold.hold(A, held(n, since=n)) for n in range(1, 6)]
     )
     hold.hold(B, held(6, since=60.0))
-    hold.left(A, first, given_up=False)
-    hold.left(A, given_up, given_up=True)
+    hold.note_left(A, first, given_up=False)
+    hold.note_left(A, given_up, given_up=True)
     ran(hold, 50.0)
     if in_order:
         hold.close()
     else:
         file_of(hold).close()
     hold, recovered = run(path)
-    assert hold.ran == 60.0
+    assert hold.ran_before == 60.0
     # What was given up waits anew.
     found = read_all(hold, recovered[A])
     assert numbers(found)[-4:] == [2, 3, 4, 5]
@@ -281,7 +281,7 @@ def test_behind_very_many_that_can_not_be_read_the_engine_looks_again(
     for number in range(60):
         origin = Origin.from_url(f"http://{number}.example")
         table.hold_waiting(one := let_wait(table, origin, number))
-        releases.add(one)
+        releases.let_leave(one)
     change(path, "UPDATE held SET request = 5")
     wakes.clear()
     assert releases.next() is None
@@ -333,16 +333,22 @@ def test_one_is_recognised_for_each_that_an_earlier_run_held(path: Path) -> None
     for number in (1, 1, 2):
         hold.hold(A, held(number))
     again = [held(number).request for number in (1, 1, 1, 2, 3)]
-    assert not any(hold.recognise(A, one) for one in again), "of this run"
+    assert not any(hold.recognise_copy(A, one) for one in again), "of this run"
     hold.close()
     hold, _ = run(path)
-    assert not any(hold.recognise(B, one) for one in again)
-    assert [hold.recognise(A, one) for one in again] == [True, True, False, True, False]
+    assert not any(hold.recognise_copy(B, one) for one in again)
+    assert [hold.recognise_copy(A, one) for one in again] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     hold.close()
     hold, recovered = run(path)
     # A retry of it is a request of its own.
-    hold.left(A, read_all(hold, recovered[A])[0], given_up=False)
-    assert [hold.recognise(A, one) for one in again] == [
+    hold.note_left(A, read_all(hold, recovered[A])[0], given_up=False)
+    assert [hold.recognise_copy(A, one) for one in again] == [
         True,
         False,
         False,
@@ -374,7 +380,9 @@ def test_fingerprints_of_a_project(
     hold.hold(A, held(1))
     hold.close()
     hold = opened(path, spider)
-    assert [hold.recognise(A, held(number).request) for number in (1, 2)] == recognised
+    assert [
+        hold.recognise_copy(A, held(number).request) for number in (1, 2)
+    ] == recognised
     hold.close()
 
 
@@ -414,7 +422,7 @@ def test_values_that_can_not_be(path: Path, query: str) -> None:
     change(path, query)
     with captured_log() as records:
         hold, recovered = run(path)
-        assert 0 <= hold.ran < 100
+        assert 0 <= hold.ran_before < 100
         found = numbers(read_all(hold, [*recovered[A], hold.hold(A, held(4))]))
         hold.close()
     assert found == ([1, 3, 4] if "id = 2" in query else [1, 2, 3, 4])
@@ -433,12 +441,12 @@ def test_what_can_not_be_written_waits_in_memory(path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     first, third, fourth = read_all(hold, entries)
     for one in (first, third, fourth):
-        hold.left(A, one, given_up=one is third)
+        hold.note_left(A, one, given_up=one is third)
     assert ask(path, "SELECT count(*) FROM held") == 3
     entries = [hold.hold(A, held(number)) for number in (4, 5)]
     assert [hold.has(one.row) for one in entries if one.row] == [False, False]
     for one in read_all(hold, entries[:1]):
-        hold.left(A, one, given_up=False)
+        hold.note_left(A, one, given_up=False)
     other.close()
     hold.close()
     query = (

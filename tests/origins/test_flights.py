@@ -262,7 +262,7 @@ async def test_what_one_step_makes_needless_is_not_done() -> None:
     world.flights.serve(Room())
     queue = world.flights.queue_of(origin("a"))
     queue.recover([held(1)._replace(was_held=True)])
-    world.flights.settle(queue)
+    world.flights.set_alarm_or_forget(queue)
     await a_while(0.02)
     assert world.asked == ["a"]
     assert acted == [Step.ASK]

@@ -80,7 +80,7 @@ def queue_with(
         queue.callers.append(Deferred())
     flight = Flight(queue.origin, Request("http://a.example"), began_at=NOW - 3)
     if fetch != "none":
-        queue.begin(flight, NOW - 3)
+        queue.begin_fetch(flight, NOW - 3)
     if fetch not in ("none", "queued"):
         flight.took_off_at = NOW - 3
         queue.run_clock(NOW - 3, runs=True)
@@ -154,7 +154,7 @@ def do(step: Step, queue: Queue) -> None:
     match step:
         case Step.ASK:
             if queue.fetch is None:
-                queue.begin(
+                queue.begin_fetch(
                     Flight(queue.origin, Request("http://a.example"), began_at=NOW), NOW
                 )
         case Step.FREE_PLACE:

@@ -50,7 +50,7 @@ class WaitingSitemaps:
         self.scheduled.append(request.meta[SITEMAP_KEY]["url"])
         self.requests[request.meta[SITEMAP_KEY]["url"]] = request
         for trail in self.following._trails:
-            trail.scheduled(request)
+            trail.note_scheduled(request)
 
     def add(self, *places: str, each: int = 1) -> list[str]:
         found = {

@@ -70,7 +70,7 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     request = Request(f"{A}/1")
     outstanding.add(request, 7, Site(1, A, A, True, 0, 0))
     for trail in following._trails:
-        trail.scheduled(request)
+        trail.note_scheduled(request)
     outstanding.sent(7)
     outstanding.hold(request.replace(meta={}))
     assert outstanding.total == 1
@@ -78,11 +78,11 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     assert outstanding.total == 0
     assert outstanding.finished == []
     if held:
-        following.stored(request)
+        following.note_stored(request)
     else:
         for trail in following._trails:
-            trail.taken(request)
-            trail.ended(request)
+            trail.note_taken(request)
+            trail.note_ended(request)
     assert outstanding.finished == [7]
 
 
