@@ -276,7 +276,7 @@ class RobotsCache:
             if storage is not None:
                 # Another process may fetch now. _recall() has claimed the fetch for
                 # this one.
-                storage.give_back(str(origin))
+                storage.give_back_lease(str(origin))
             if isinstance(error, ProjectError):
                 # Only this kind of error is remembered, since others may be due to what
                 # one request wants (a proxy, say).

@@ -128,7 +128,7 @@ class UsageMiddleware:
         # The crawl's main middleware, which knows the origins. None before the spider
         # opens, or without it.
         self._rep: RepMiddleware | None = None
-        crawler.signals.connect(self._opened, signals.spider_opened)
+        crawler.signals.connect(self._find_main_middleware, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
@@ -142,7 +142,7 @@ class UsageMiddleware:
             return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
-    def _opened(self) -> None:
+    def _find_main_middleware(self) -> None:
         rep = self._crawler.get_downloader_middleware(RepMiddleware)
         self._rep = rep
         if rep is not None:
@@ -296,10 +296,10 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
             return item
         is_dropped = False
         with self._isolated(_ITEM_PART):
-            is_dropped = self._check(item, response, response.request)
+            is_dropped = self._check_item(item, response, response.request)
         return None if is_dropped else item
 
-    def _check(self, item: Any, response: Response, request: Request) -> bool:
+    def _check_item(self, item: Any, response: Response, request: Request) -> bool:
         """Return whether *item* is to be dropped; if not, record in it how it may be
         used."""
         middleware = self.crawler.get_downloader_middleware(UsageMiddleware)

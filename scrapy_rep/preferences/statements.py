@@ -37,7 +37,13 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Decision, Rules
+from scrapy_rep.protocol.matching import (
+    LENGTH_BIT,
+    SHORTEST,
+    Decision,
+    Rules,
+    disallow_number,
+)
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.robotstxt import Groups
@@ -585,8 +591,8 @@ def _usage_rule(line: UsageLine) -> UsageRule:
     statement = _statement(line, preferences(written_preferences))
     if not path:
         return UsageRule(None, statement)
-    # The number of a disallow rule in this line, see ALLOW in protocol/matching.py.
-    number = ALLOW - 1 - line.number
+    # Rules finds paths by disallow rules. What such a rule would forbid plays no part.
+    number = disallow_number(line.number)
     return UsageRule(Rules([path], [number]), statement)
 
 
@@ -704,9 +710,9 @@ class TdmFile:
             entry.get(RESERVATION),
             entry.get(POLICY),
         )
-        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py.
-        # Only the path of the rule is used.
-        number = ALLOW - 1
+        # Rules finds locations by disallow rules. An entry is in no line of a
+        # robots.txt, so 0 stands for the line.
+        number = disallow_number(0)
         self._rules.append((Rules([location], [number]), reservation))
 
     def about(self, path: str) -> Reservation:

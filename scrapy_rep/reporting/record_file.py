@@ -57,7 +57,7 @@ class Feed:
         self._context = context
         self._setting = setting
         try:
-            self._uri = _PLACEHOLDER.sub(self._value, uri)
+            self._uri = _PLACEHOLDER.sub(self._value_of, uri)
             self._storage = self._make_storage(overwrite=overwrite)
         except Exception as error:  # noqa: BLE001
             # Storages assert that the URI has a host, read ports, load libraries.
@@ -92,7 +92,7 @@ class Feed:
     def __str__(self) -> str:
         return without_password(self._uri)
 
-    def _value(self, placeholder: re.Match[str]) -> str:
+    def _value_of(self, placeholder: re.Match[str]) -> str:
         """Return what stands for a placeholder in the URI."""
         if placeholder[1] == "time":
             now = datetime.now(timezone.utc).replace(microsecond=0)
@@ -168,7 +168,7 @@ class RecordFile:
         self._file: IO[bytes] | None = None
         self._lines = bytearray()
         """What isn't written yet: whole lines."""
-        self._lost = 0
+        self._lost_lines = 0
         """Lines that didn't fit into memory."""
         self._failing = False
         """Whether the last attempt to write failed."""
@@ -182,7 +182,7 @@ class RecordFile:
         if not self._write_loop.running:
             self._write_loop.start(_WRITE_SECONDS, now=False)
         if self._failing and len(self._lines) >= _MAX_WAITING_BYTES:
-            self._lost += 1
+            self._lost_lines += 1
             return
         line = json_line({**fields, "crawl": self._crawl})
         self._lines += f"{line}\n".encode()
@@ -194,7 +194,7 @@ class RecordFile:
         if self._write_loop.running:
             self._write_loop.stop()
         self._write()
-        missing = self._lost + self._lines.count(b"\n")
+        missing = self._lost_lines + self._lines.count(b"\n")
         if missing:
             self._feed.log_error(
                 f"%(uri)s lacks {counted(missing, 'line')} that could not be written"

@@ -137,7 +137,7 @@ class Discovery:
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
         # URLs of sitemaps that were counted, the latest 100,000 at least.
-        self._seen = BoundedSet()
+        self._counted_urls = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, state: OriginState) -> None:
@@ -152,7 +152,7 @@ class Discovery:
         async for value, sitemap in in_slices(listed):
             if sitemap is None or sitemap.relative:
                 wrong_values.append(value[:200])
-            is_new = sitemap is not None and self.count(sitemap.url)
+            is_new = sitemap is not None and self.count_if_new(sitemap.url)
             if sitemap is not None and is_new:
                 self._context.crawler.signals.send_catch_log(
                     sitemap_discovered,
@@ -182,9 +182,9 @@ class Discovery:
             extra=self._context.extra,
         )
 
-    def count(self, url: str) -> bool:
+    def count_if_new(self, url: str) -> bool:
         """Count a sitemap. Return whether it is new."""
-        is_new = self._seen.add(url)
+        is_new = self._counted_urls.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
         return is_new
@@ -286,9 +286,9 @@ class SpiderOptions:
         self._follow = self._checked(
             "sitemap_follow", re.compile, "regular expressions"
         )
-        self._filter = self._method("sitemap_filter")
-        self._request = self._method("sitemap_request")
-        self._page = self._method("sitemap_page")
+        self._sitemap_filter = self._method("sitemap_filter")
+        self._sitemap_request = self._method("sitemap_request")
+        self._sitemap_page = self._method("sitemap_page")
         # The rules of a CrawlSpider choose callbacks, unless there are sitemap_rules.
         self._crawl_rules = CrawlRules(spider if self._rules is None else None)
         # Methods of the spider that have raised an exception, by name.
@@ -335,14 +335,14 @@ class SpiderOptions:
             raise SettingsError(f"The spider's attribute {name} must be a method.")
         return method
 
-    def prepared(self, request: Request) -> Request:
+    def changed_sitemap(self, request: Request) -> Request:
         """Return the request for a sitemap as ``sitemap_request`` wants it."""
-        if self._request is None:
+        if self._sitemap_request is None:
             return request
         our_meta = dict(request.meta)
         try:
             # The spider may change the request in place, and return nothing.
-            changed = self._request(request) or request
+            changed = self._sitemap_request(request) or request
             if not isinstance(changed, Request):
                 raise TypeError(f"it returned {changed!r}, which is not a Request")
         except Exception:  # noqa: BLE001 (it is the spider's)
@@ -404,12 +404,12 @@ class SpiderOptions:
     def changed_page(self, request: Request) -> Request | None:
         """Return the request for a page as ``sitemap_page`` wants it; None to skip the
         page."""
-        if self._page is None:
+        if self._sitemap_page is None:
             return request
         # The process_request of a CrawlSpider's rule may have removed this key.
         listing = request.meta.get(PAGE_KEY)
         try:
-            changed: Request | None = self._page(request, listing)
+            changed: Request | None = self._sitemap_page(request, listing)
             if changed is not None and not isinstance(changed, Request):
                 raise TypeError(
                     f"it returned {changed!r}, which is neither a Request nor None"
@@ -443,14 +443,14 @@ class SpiderOptions:
         An entry at which the filter raises an exception is skipped, and the filter is
         called again with the entries after it.
         """
-        if self._filter is None:
+        if self._sitemap_filter is None:
             return Filtered(entries, 0)
         kept: list[SitemapEntry] = []
         failures = 0
         remaining = Entries(entries, sitemap_kind, url)
         while left := remaining.count_left():
             try:
-                for entry in self._filter(remaining) or ():
+                for entry in self._sitemap_filter(remaining) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(
                             f"it returned {entry!r}, which is not an entry (a dict)"

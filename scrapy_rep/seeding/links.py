@@ -25,13 +25,13 @@ class PageLinks:
         """*add* is called with the origin of a page, its URL, and the URLs of sitemaps
         that it links to. A sitemap to which another page of the origin has linked is
         left out (unless very many others have come in between)."""
-        self._add = add
-        # Origins at whose pages to look (expect()), as text.
+        self._add_sitemaps = add
+        # Origins at whose pages to look (look_at_pages_of()), as text.
         self._origins = BoundedSet()
         # Links that add() has got, each as the origin's text and the URL.
-        self._seen = BoundedSet()
+        self._passed_on = BoundedSet()
 
-    def expect(self, origin: Origin) -> None:
+    def look_at_pages_of(self, origin: Origin) -> None:
         """Look at pages of *origin* from now on."""
         self._origins.add(str(origin))
 
@@ -48,11 +48,11 @@ class PageLinks:
             return
         new_urls = []
         for url in _linked_sitemaps(response)[:_MAX_SITEMAP_LINKS]:
-            is_new = self._seen.add((source, url))
+            is_new = self._passed_on.add((source, url))
             if is_new:
                 new_urls.append(url)
         if new_urls:
-            self._add(origin, response.url, new_urls)
+            self._add_sitemaps(origin, response.url, new_urls)
 
 
 def _linked_sitemaps(response: Response) -> list[str]:

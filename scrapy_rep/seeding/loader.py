@@ -130,8 +130,8 @@ class Places:
 
     def has_room_for(self, origin: str) -> bool:
         """Whether another sitemap to which *origin* has led may be requested. An origin
-        may have no more places than are free, so that there is always one for another
-        origin."""
+        gets another place only while more are free than it has, so that one origin
+        alone can't take more than half of them."""
         return self._of_origin[origin] < self.free
 
     def take(self, sitemap: SitemapRow) -> None:
@@ -177,7 +177,7 @@ class Loader:
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
         # Bytes that have arrived of each response.
-        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self._bytes_of: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
         # Sitemaps that were not read although the crawl is done with their requests, by
         # URL, until _report_end() has logged why.
@@ -190,7 +190,7 @@ class Loader:
         # since the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
-            self._ended,
+            self._request_ended,
             is_kept=context.spool.is_kept,
             in_memory=True,
         )
@@ -208,12 +208,12 @@ class Loader:
         self._paused_until = 0.0
         # Sitemaps are read in turns. Whoever has the lock may read for one slice of
         # time.
-        self._reading = DeferredLock()
+        self._reading_lock = DeferredLock()
         connect = context.crawl.crawler.signals.connect
         connect(self._bytes_received, scrapy_signals.bytes_received)
         connect(self._response_downloaded, scrapy_signals.response_downloaded)
-        connect(self._held, request_held)
-        connect(self._released, request_released)
+        connect(self._request_held, request_held)
+        connect(self._request_released, request_released)
 
     # Requests
 
@@ -274,13 +274,13 @@ class Loader:
         return self._request_from_a_host(origin, self.places.of_host, _MAX_OF_A_HOST)
 
     def _has_enough(self, origin: str) -> bool:
-        """Whether so many pages from sitemaps of *origin* wait that no further sitemaps
-        of it are requested. That is so if they are at least as many as may still be
-        added until _PAGES_ENOUGH pages wait in all. An origin whose pages were all
-        requested never has enough."""
+        """Whether no further sitemaps of *origin* are requested, since so many pages
+        from its sitemaps wait: at least as many as there is room for pages of all
+        origins, until _PAGES_ENOUGH wait. An origin of which no page waits never has
+        enough."""
         waiting = self._spool.waiting_of(origin)
-        room = _PAGES_ENOUGH - self._spool.waiting
-        return waiting > 0 and waiting >= room
+        room_for_all = _PAGES_ENOUGH - self._spool.waiting
+        return waiting > 0 and waiting >= room_for_all
 
     def _request_from_a_host(
         self, origin: str, requested: Counter[str], limit: int
@@ -332,7 +332,7 @@ class Loader:
         the sitemap waits again, and the feeder (seeding/seeding.py) retries."""
         is_shared = self._engine.scheduler_is_foreign
         try:
-            request = self._context.options.prepared(self._request_for(sitemap))
+            request = self._context.options.changed_sitemap(self._request_for(sitemap))
             if not is_shared:  # else it may go to another process
                 self.places.take(sitemap)
                 self._trail.begin(request, sitemap.id)
@@ -387,7 +387,7 @@ class Loader:
                 return {"Accept-Encoding": "gzip"}
         return {}
 
-    def _held(self, request: Request) -> None:
+    def _request_held(self, request: Request) -> None:
         """Handle the signal ``request_held``: the place of a sitemap is free while its
         request is held."""
         row = self._trail.number_of(request)
@@ -395,7 +395,7 @@ class Loader:
             self.places.hold(row)
             self._end_pause()
 
-    def _released(self, request: Request) -> None:
+    def _request_released(self, request: Request) -> None:
         """Handle the signal ``request_released``: the sitemap takes a place again."""
         row = self._trail.number_of(request)
         if row is not None:
@@ -422,7 +422,7 @@ class Loader:
         if has_place or url in self._ended_unread:
             self._failures[url] = failure.value
 
-    def _ended(self, row: int) -> None:
+    def _request_ended(self, row: int) -> None:
         """Note that the crawl is done with the request for a sitemap. The trail calls
         this.
 
@@ -431,7 +431,7 @@ class Loader:
         queued.
         """
         sitemap = self._give_back(row)
-        if sitemap is not None and not self._spool.ending:
+        if sitemap is not None and not self._spool.crawl_closing:
             self._ended_unread[sitemap.url] = sitemap
             # The errback, _request_failed(), runs before _report_end(), if it is called
             # at all.
@@ -469,8 +469,8 @@ class Loader:
         """Cut the transfer of a sitemap at the size limit."""
         if SITEMAP_KEY not in request.meta:
             return
-        received = self._received.get(request, 0) + len(data)
-        self._received[request] = received
+        received = self._bytes_of.get(request, 0) + len(data)
+        self._bytes_of[request] = received
         if received > self._crawl.settings.sitemap_max_bytes:
             raise StopDownload(fail=False)
 
@@ -481,7 +481,7 @@ class Loader:
         reader can't undo it."""
         if SITEMAP_KEY not in request.meta:
             return
-        self._received.pop(request, None)
+        self._bytes_of.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
         is_for_scrapy = (
             len(encodings) == 1 and encodings[0].strip().lower() in _SCRAPYS_ENCODINGS
@@ -524,9 +524,12 @@ class Loader:
                 raise _NeedlessRequest("this sitemap was already read")
             self._adopt(request, sitemap)
             is_other_host = origin.host != led_by.host
-            # Another host counts as if it had pages (site() returns None if there are
+            # Another host counts as if it had pages (site_number() returns None if there are
             # too many), so that an index can't make us ask any number of hosts.
-            if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
+            if (
+                is_other_host
+                and self._spool.site_number(str(origin), str(led_by)) is None
+            ):
                 raise IgnoreRequest(
                     f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
                 )
@@ -557,7 +560,7 @@ class Loader:
         ``sqlite3.Error``."""
         description = request.meta[SITEMAP_KEY]
         url = description["url"]
-        sitemap = self._spool.sitemap(url)
+        sitemap = self._spool.unfinished_sitemap(url)
         if sitemap is not None:
             return sitemap
         # Either the sitemap is finished, and isn't added below; or the spool doesn't
@@ -570,7 +573,7 @@ class Loader:
         )
         if not added.new:
             return None
-        sitemap = self._spool.sitemap(url)
+        sitemap = self._spool.unfinished_sitemap(url)
         assert sitemap is not None
         self._spool.mark(sitemap, ASKED)
         return sitemap
@@ -586,11 +589,13 @@ class Loader:
         sitemap = None
         # While the crawl is closing, or the spool fails, nothing is noted, since the
         # next run requests the sitemap again.
-        if not self._spool.ending:
+        if not self._spool.crawl_closing:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
         if sitemap is not None:
             is_final = is_ignored and not isinstance(exception, RobotsUnreachable)
+            # After DONE, no run requests the sitemap again. After FAILED, the next run
+            # does.
             state = DONE if is_final else FAILED
             why = str(exception) if is_ignored else text_of(exception)
             self._fail(sitemap, why, state, exception)
@@ -606,7 +611,7 @@ class Loader:
         the next guess."""
         is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
-        if not self._spool.over:
+        if not self._spool.seeding_over:
             if is_guess and state == DONE:
                 path = sitemap.url.removeprefix(sitemap.host)
                 # ValueError: another version has left this sitemap, and guessed other
@@ -614,7 +619,7 @@ class Loader:
                 with suppress(sqlite3.Error, ValueError):
                     self.guess(sitemap.origin, path)
             self._mark(sitemap, state)
-        self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
+        self._log.note_failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
         """Add the first of the GUESSES for *origin*. With *after*, one of them, add the
@@ -627,7 +632,7 @@ class Loader:
             url = origin + path
             added = self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)
             if added.new:
-                self._context.discovery.count(url)
+                self._context.discovery.count_if_new(url)
                 return
 
     def add_named(self, origin: str, hosts: dict[str, str], how: Found) -> None:
@@ -646,9 +651,9 @@ class Loader:
     async def read(self, request: Request, response: Response) -> Response:
         """Read the sitemap of *request* into the spool. Always raises
         ``IgnoreRequest``, so that nobody else gets *response*."""
-        await maybe_deferred_to_future(self._reading.acquire())
+        await maybe_deferred_to_future(self._reading_lock.acquire())
         try:
-            if not self._spool.over:
+            if not self._spool.seeding_over:
                 sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
                     # While the sitemap is read, its request is in a middleware, where
@@ -659,7 +664,7 @@ class Loader:
             self._reading_failed(request, error)
         finally:
             self._engine.drop_body(response)
-            self._reading.release()
+            self._reading_lock.release()
         raise IgnoreRequest("the sitemap was read")
 
     def _reading_failed(self, request: Request, error: Exception) -> None:
@@ -678,8 +683,8 @@ class Loader:
         """Let another sitemap be read for a while, since a long one must not keep a
         short one waiting."""
         await pause()
-        self._reading.release()
-        await maybe_deferred_to_future(self._reading.acquire())
+        self._reading_lock.release()
+        await maybe_deferred_to_future(self._reading_lock.acquire())
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         """Read *sitemap* from *response* into the spool, and note what became of it."""
@@ -702,10 +707,10 @@ class Loader:
             await selection.add(entries)
             if slices.renew_if_over():
                 await self._next_turn()
-            if self._spool.over:
+            if self._spool.seeding_over:
                 return  # seeding has ended meanwhile
         if reader.kind is None:
             self._fail(sitemap, reader.problem or "it is not a sitemap", DONE)
             return
         self._mark(sitemap, DONE)
-        self._log.read(reader.kind, selection)
+        self._log.note_read(reader.kind, selection)

@@ -112,7 +112,9 @@ class Outstanding:
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self._trail = following.trail(PAGE_ROW_KEY, self._done, is_kept=spool.is_kept)
+        self._trail = following.trail(
+            PAGE_ROW_KEY, self._page_is_done, is_kept=spool.is_kept
+        )
         self.by_site: Counter[int] = Counter()
         """How many pages of each site are in the scheduler, by the site's number."""
         self.by_source: Counter[str] = Counter()
@@ -125,7 +127,7 @@ class Outstanding:
         # Site and source of each page in the scheduler, by the page's row.
         self._sites: dict[int, _SiteAndSource] = {}
         # Rows of pages that have passed the gate (holding/gate.py).
-        self._passed: set[int] = set()
+        self._past_gate: set[int] = set()
 
     @property
     def total(self) -> int:
@@ -144,7 +146,7 @@ class Outstanding:
         if is_first_of_site:
             self.sites_of[source] += 1
 
-    def sent(self, row: int) -> None:
+    def note_sent(self, row: int) -> None:
         """Note that we have handed the page of *row* to the scheduler. If the
         scheduler didn't take it (a filter dropped it, or a handler of
         ``request_scheduled`` refused it), the crawl is done with it."""
@@ -154,9 +156,9 @@ class Outstanding:
         """Undo :meth:`add`, since the scheduler raised an exception."""
         self._trail.forget(row)
         self._count_out(row)
-        self._passed.discard(row)
+        self._past_gate.discard(row)
 
-    def hold(self, request: Request, **_: object) -> None:
+    def note_held(self, request: Request, **_: object) -> None:
         """Note that a page is held (holding/holding.py), and so no longer in the
         scheduler."""
         row = self._trail.number_of(request)
@@ -169,26 +171,26 @@ class Outstanding:
         row = self._trail.number_of(request)
         if row is not None:
             self._count_out(row)
-            self._passed.add(row)
+            self._past_gate.add(row)
 
-    def keep(self, request: Request, **_: object) -> None:
+    def keep_for_next_run(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run, since its request fails for want of
         a robots.txt."""
         row = self._trail.number_of(request)
         if row is not None:
             self.take_back(row)
 
-    def close(self) -> None:
+    def finish_passed_pages(self) -> None:
         """End a run that was not killed: pages that have passed the gate are finished
         (Scrapy's queue has those that are to be retried); the next run gets the
         others."""
-        self.finished += self._passed
+        self.finished += self._past_gate
 
-    def _done(self, row: int) -> None:
+    def _page_is_done(self, row: int) -> None:
         """Note that the crawl is done with the page of *row*."""
         self.finished.append(row)
         self._count_out(row)
-        self._passed.discard(row)
+        self._past_gate.discard(row)
         if len(self.finished) >= _ROWS_TO_DELETE:
             self._spool.wake()
 
@@ -226,10 +228,12 @@ class Twins:
         # Hashes of the URLs of pages from sitemaps that go to the spider's default
         # callback.
         self._seeded: set[int] = set()
-        crawl.engine.following.watch(self._scheduled)
+        crawl.engine.following.watch(self._remember_start)
         # With sitemap_rules, the project has chosen the callbacks.
         if not context.options.has_rules:
-            self._signals.connect(self._dropped, scrapy_signals.request_dropped)
+            self._signals.connect(
+                self._warn_of_lost_callback, scrapy_signals.request_dropped
+            )
 
     def is_start(self, request: Request) -> bool:
         """Whether this page is one of the spider's start requests. The dupe filter
@@ -246,14 +250,14 @@ class Twins:
         fingerprint: bytes = self._crawler.request_fingerprinter.fingerprint(request)
         return fingerprint
 
-    def _scheduled(self, request: Request) -> None:
+    def _remember_start(self, request: Request) -> None:
         """Remember a start request that the scheduler has taken."""
         if request.dont_filter and request.meta.get("is_start_request"):
             with suppress(Exception):  # from a project's fingerprinter
                 self._starts.add(self._fingerprint(request))
                 self._has_starts = True
 
-    def _dropped(self, request: Request) -> None:
+    def _warn_of_lost_callback(self, request: Request) -> None:
         """Warn once that a callback doesn't get its page: the dupe filter drops the
         spider's own *request*, since the one from a sitemap came first."""
         callback = request.callback
@@ -265,7 +269,9 @@ class Twins:
             return
         # There is one warning only, so nothing needs to be remembered any more.
         self._seeded.clear()
-        self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
+        self._signals.disconnect(
+            self._warn_of_lost_callback, scrapy_signals.request_dropped
+        )
         logger.warning(
             "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
             "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
@@ -313,7 +319,7 @@ class Feeder:
     def is_busy(self) -> bool:
         """Whether the crawl has to go on, since there are pages to schedule, or
         sitemaps on their way."""
-        if self._spool.over:
+        if self._spool.seeding_over:
             return False
         return self._running or self._spool.waiting > 0 or self._loader.is_busy
 
@@ -328,16 +334,18 @@ class Feeder:
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
-            call_later(0, self._run)
+            call_later(0, self._run_step)
 
     @property
     def _is_over(self) -> bool:
         """Whether no more steps are made. That is so once the spool is over. If the
         spool is durable, it is so as soon as the crawl is closing: the pages stay there
         for the next run."""
-        return self._spool.over or (self._spool.ending and self._spool.durable)
+        return self._spool.seeding_over or (
+            self._spool.crawl_closing and self._spool.durable
+        )
 
-    def _run(self) -> None:
+    def _run_step(self) -> None:
         """Make a step, and arrange for the next one."""
         if self._is_over:
             return
@@ -352,20 +360,20 @@ class Feeder:
             pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
             # The scheduler's server may be gone, or its disk full, for example.
-            self._failed(error)
-        self.forget()
-        self.gauge()
+            self._note_failure(error)
+        self.forget_finished_pages()
+        self.set_waiting_stat()
         if delay is None and self._woken:
             delay = 0
         # However often wake() was called, one step follows another, and between them
         # the event loop does other work.
         self._running = delay is not None
         if delay is not None:
-            call_later(delay, self._run)
+            call_later(delay, self._run_step)
         elif not self.is_busy:
             self._engine.wake()  # the crawl may be over
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Log that the scheduler raises exceptions, once. After REP_HOLD_MAX_WAIT, end
         seeding."""
         now = time.monotonic()
@@ -380,7 +388,7 @@ class Feeder:
                 exc_info=is_unusual,
             )
         if now - self._failing_since >= seconds:
-            self._spool.end()
+            self._spool.end_seeding()
 
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time (Slices in
@@ -390,7 +398,7 @@ class Feeder:
         if self._engine.paused and not everything:
             return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
-        self._verifier.begin()
+        self._verifier.look_at_some_sites()
         has_more_sitemaps = self._loader.request_some()
         # Sources with pages that may be requested, see Spool in seeding/spool.py.
         sources = self._spool.proven
@@ -422,13 +430,13 @@ class Feeder:
         for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
             sites.move_to_end(number)  # the next turn is another site's
-            room = _PAGES_AT_A_TIME if everything else self._room(site)
+            room = _PAGES_AT_A_TIME if everything else self._room_for(site)
             if room:
                 self._send_pages(site, room)
                 return True
         return False
 
-    def _room(self, site: Site) -> int:
+    def _room_for(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
             # Requests for these pages may have to be held, too: is there room for them
@@ -475,8 +483,8 @@ class Feeder:
         """Schedule up to *room* pages of *site*."""
         sent = 0
         try:
-            for page in self._spool.take(site, room):
-                if self._send(page, site):
+            for page in self._spool.take_pages(site, room):
+                if self._send_page(page, site):
                     sent += 1
         finally:
             # The stat is counted once for all pages, since that takes as long as much
@@ -484,7 +492,7 @@ class Feeder:
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
-    def _send(self, page: Page, site: Site) -> bool:
+    def _send_page(self, page: Page, site: Site) -> bool:
         """Schedule a page, if it is still wanted. Return whether it is."""
         request = self._wanted(page)
         if isinstance(request, Reason):
@@ -501,7 +509,7 @@ class Feeder:
         if is_kept_there:
             self.outstanding.finished.append(page.id)
         else:
-            self.outstanding.sent(page.id)
+            self.outstanding.note_sent(page.id)
         return True
 
     def _schedule(self, request: Request, page: Page, site: Site) -> None:
@@ -547,13 +555,13 @@ class Feeder:
         except (TypeError, ValueError, RecursionError):
             return None
 
-    def forget(self) -> None:
+    def forget_finished_pages(self) -> None:
         """Delete the rows of finished pages."""
         finished_rows = self.outstanding.finished
         self.outstanding.finished = []
-        self._spool.forget(finished_rows)
+        self._spool.delete_pages(finished_rows)
 
-    def gauge(self) -> None:
+    def set_waiting_stat(self) -> None:
         """Set the stat that says how many pages wait."""
         self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
 
@@ -588,7 +596,7 @@ class SitemapSeeding(ResolutionListener):
         self._spool = Spool(
             job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
         )
-        self._upkeep = PeriodicTask(self._keep_up)
+        self._upkeep = PeriodicTask(self._open_or_flush)
         self._adding = 0
         """How many robots.txt files and pages name sitemaps that are on their way into
         the spool."""
@@ -610,8 +618,8 @@ class SitemapSeeding(ResolutionListener):
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.hold, request_held)
-        connect(self._feeder.outstanding.keep, request_given_up)
+        connect(self._feeder.outstanding.note_held, request_held)
+        connect(self._feeder.outstanding.keep_for_next_run, request_given_up)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its
@@ -721,7 +729,7 @@ class SitemapSeeding(ResolutionListener):
             add_named = self.loader.add_named
             await self._spool.retry(add_named, source, hosts, Found.LISTED)
         elif self.links is not None:
-            self.links.expect(origin)
+            self.links.look_at_pages_of(origin)
             await self._spool.retry(self.loader.guess, source)
 
     async def _add_linked(self, origin: Origin, page: str, urls: list[str]) -> None:
@@ -729,7 +737,7 @@ class SitemapSeeding(ResolutionListener):
         spool."""
         hosts = await resolve_all(page, urls)
         for url in hosts:
-            self._discovery.count(url)
+            self._discovery.count_if_new(url)
         if hosts:
             add_named = self.loader.add_named
             await self._spool.retry(add_named, str(origin), hosts, Found.LINKED)
@@ -737,7 +745,7 @@ class SitemapSeeding(ResolutionListener):
     async def _spider_opened(self) -> None:
         """Open the spool, and add the sitemaps that the spider names."""
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        await self._since.begin()
+        await self._since.load_date()
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
             self._add_own(url)
@@ -754,13 +762,13 @@ class SitemapSeeding(ResolutionListener):
                 {"url": url},
                 extra=self._context.extra,
             )
-        self._discovery.count(url_without_user)
+        self._discovery.count_if_new(url_without_user)
         origin = Origin.from_url(url)
         self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
 
-    async def _keep_up(self) -> None:
+    async def _open_or_flush(self) -> None:
         """Open the spool, or write what couldn't be written. Called every second."""
-        self._feeder.forget()
+        self._feeder.forget_finished_pages()
         is_opened_now = await self._spool.open_or_flush()
         if not is_opened_now:
             return
@@ -774,9 +782,9 @@ class SitemapSeeding(ResolutionListener):
 
     def _spider_idle(self) -> None:
         """Keep the crawl open while there is something to do."""
-        if self._spool.over:
+        if self._spool.seeding_over:
             return
-        self._feeder.forget()
+        self._feeder.forget_finished_pages()
         if self._feeder.is_busy or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
@@ -786,34 +794,34 @@ class SitemapSeeding(ResolutionListener):
         What is in a scheduler that processes share may be for another process."""
         if self._context.engine.scheduler_is_foreign:
             return False
-        return self._spool.unread() > 0 or self._feeder.pages_left > 0
+        return self._spool.count_unread() > 0 or self._feeder.pages_left > 0
 
     async def _before_closing(self) -> None:
         """Decide what becomes of what waits, while the scheduler still takes
         requests."""
-        self._spool.begin_ending()
+        self._spool.note_closing()
         self._complete_if_all_was_seen()
         # Sitemaps that are on their way into the spool count as left, too.
-        while self._adding and not self._spool.over:
+        while self._adding and not self._spool.seeding_over:
             await pause()
         if self._spool.durable:
             return  # the next run gets what waits
         if self._context.engine.scheduler_outlives:
             await self._hand_over_everything()
         self._report_unfinished()
-        self._spool.end()
+        self._spool.end_seeding()
 
     def _complete_if_all_was_seen(self) -> None:
         """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps
         listed, if it has."""
         # If this crawl has read nothing (the sites were down, say), the next one must
         # still request pages that were changed before this one began.
-        has_read = self._log.has_read or self._spool.had_done
+        has_read = self._log.has_read or self._spool.has_done_sitemaps
         started_at = self._spool.started_at
-        if started_at is None or self._spool.over or not has_read:
+        if started_at is None or self._spool.seeding_over or not has_read:
             return
         if not self._has_unfinished:
-            self._since.complete(started_at)
+            self._since.note_all_seen(started_at)
 
     async def _hand_over_everything(self) -> None:
         """Move all pages to the scheduler, which keeps them."""
@@ -826,7 +834,7 @@ class SitemapSeeding(ResolutionListener):
 
     def _report_unfinished(self) -> None:
         """Count the sitemaps that were not read, and log what ends with the crawl."""
-        unread = self._spool.unread()
+        unread = self._spool.count_unread()
         self._context.stats.set_value("rep/sitemaps/unread", unread)
         if self._spool.durable:
             return
@@ -861,11 +869,11 @@ class SitemapSeeding(ResolutionListener):
         if self._spool.durable:
             # Only now, sitemaps that were on their way have been read.
             self._report_unfinished()
-        self._spool.end()
+        self._spool.end_seeding()
         if reason == "finished":
             self._warn_of_no_seeds()
-        self._feeder.outstanding.close()
-        self._feeder.forget()
-        self._feeder.gauge()
+        self._feeder.outstanding.finish_passed_pages()
+        self._feeder.forget_finished_pages()
+        self._feeder.set_waiting_stat()
         await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)

@@ -80,9 +80,11 @@ _SECONDS_UNTIL_NEXT_LOOK = 0.25
 # Each origin gets at most this many warnings, since an index may list 50,000 missing
 # sitemaps.
 _MAX_WARNINGS = 5
-# The warnings of at most this many origins are counted (further origins share one
-# count), and at most this many sitemaps are remembered as Undecided.
-_MAX_REMEMBERED = 10_000
+# Problems are counted for at most this many origins. Further ones share one count.
+_MAX_ORIGINS_WITH_PROBLEMS = 10_000
+# At most this many sitemaps are remembered while all their accepted pages wait for a
+# proof (Undecided).
+_MAX_UNDECIDED = 10_000
 
 
 class Reason(Enum):
@@ -322,7 +324,7 @@ class Selection:
         self.rejected[Reason.LIMIT] += beyond_limit
         self.rejected[Reason.KNOWN] += len(accepted) - new - beyond_limit
         for url in added.new:
-            self._discovery.count(url)
+            self._discovery.count_if_new(url)
 
     # Entries that are pages
 
@@ -380,7 +382,7 @@ class Selection:
         if needs_proof:
             state = self._cache.get(origin)
             has_robots = state is not None and not state.unreachable
-        number = self._spool.site(
+        number = self._spool.site_number(
             str(origin),
             self.sitemap.origin,
             proven=not needs_proof,
@@ -431,7 +433,7 @@ class SitemapLog:
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
         """*tell* puts a line on record: ``Recorder.tell``."""
         self._context = context
-        self._tell = tell
+        self._put_line_on_record = tell
         self.has_read = False
         """Whether a sitemap was read in this run."""
         # How many problems each origin's sitemaps had.
@@ -443,7 +445,7 @@ class SitemapLog:
         # Undecided sitemaps, by URL.
         self._undecided: dict[str, Undecided] = {}
 
-    def read(self, sitemap_kind: Kind, selection: Selection) -> None:
+    def note_read(self, sitemap_kind: Kind, selection: Selection) -> None:
         """Report that a sitemap was read, and what was selected from it."""
         sitemap = selection.sitemap
         accepted = selection.accepted
@@ -509,7 +511,9 @@ class SitemapLog:
         else:
             self.warn(sitemap.origin, message, **values)
 
-    def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
+    def note_refused(
+        self, origin: str, sitemap: str, reason: Reason, count: int
+    ) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, have waited
         for a proof, and were rejected."""
         self._context.stats.inc_value(reason.stat, count)
@@ -527,7 +531,7 @@ class SitemapLog:
             undecided.last_reason = reason
         if undecided.waiting:
             self._undecided[url] = undecided
-            if len(self._undecided) > _MAX_REMEMBERED:
+            if len(self._undecided) > _MAX_UNDECIDED:
                 oldest = next(iter(self._undecided))
                 del self._undecided[oldest]
         elif undecided.last_reason is not None:
@@ -535,7 +539,7 @@ class SitemapLog:
             message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
             self.warn(origin, message, url=url, why=undecided.last_reason.value)
 
-    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+    def note_failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
@@ -575,15 +579,15 @@ class SitemapLog:
             "rejected": rejected or {},
             "failed": failed,
         }
-        self._tell(
+        self._put_line_on_record(
             "sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields
         )
 
     def warn(self, origin: str, message: str, /, **values: Any) -> None:
         """Log a problem with an origin's sitemaps: the first ones as warnings, others
         at DEBUG level."""
-        has_room = len(self._problems) < _MAX_REMEMBERED
-        # Origins for which there is no room share one count.
+        has_room = len(self._problems) < _MAX_ORIGINS_WITH_PROBLEMS
+        # Origins for which there is no room share one count, whose key is empty.
         key = ""
         if has_room or origin in self._problems:
             key = origin
@@ -624,13 +628,13 @@ class Verifier:
         # answer soon. They are still being looked at.
         self._silent: dict[int, Site] = {}
 
-    def begin(self) -> None:
+    def look_at_some_sites(self) -> None:
         """Look at some of the sites whose pages wait for a proof; their sources take
         turns."""
         sources = self._spool.unproven
         sources_without_site = 0  # in a row
         while sources_without_site < len(sources):
-            is_ending = self._spool.over or self._spool.ending
+            is_ending = self._spool.seeding_over or self._spool.crawl_closing
             if is_ending or len(self._asked) >= self._max_asked:
                 return
             site = self._next_site(sources.next_source())
@@ -669,12 +673,12 @@ class Verifier:
         is_settled = False
         silence_timer = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
-            is_settled = await self._try(site)
+            is_settled = await self._try_to_settle(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
             silence_timer.cancel()
-            is_done = is_settled or self._spool.ending
+            is_done = is_settled or self._spool.crawl_closing
             pause_seconds = 0 if is_done else _SECONDS_UNTIL_NEXT_LOOK
             call_later(pause_seconds, self._free_place, site)
 
@@ -685,7 +689,7 @@ class Verifier:
         self._spool.wake()  # for the next site
         self._crawl.engine.wake()  # the crawl may be over
 
-    async def _try(self, site: Site) -> bool:
+    async def _try_to_settle(self, site: Site) -> bool:
         """Accept or reject the pages of *site* once it is known which sitemaps its
         origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return False if
         the site is to be tried again."""
@@ -729,15 +733,17 @@ class Verifier:
             is_worth_waiting = self._origins.policy.is_worth_waiting(state)
             if is_worth_waiting and seconds_left > 0:
                 return False
-        while site.waiting and not self._spool.ending:
-            await self._spool.retry(self._settle, site, listed_urls, reason)
+        while site.waiting and not self._spool.crawl_closing:
+            await self._spool.retry(self._decide_on_pages, site, listed_urls, reason)
             await pause()
         if reason is Reason.UNPROVEN:
             # The fetch must not keep the crawl open if nobody else waits for it.
             self._origins.flights.abandon(origin)
         return True
 
-    def _settle(self, site: Site, listed_urls: Collection[str], reason: Reason) -> None:
+    def _decide_on_pages(
+        self, site: Site, listed_urls: Collection[str], reason: Reason
+    ) -> None:
         """Accept the next pages of *site* whose sitemaps are among *listed_urls*, and
         reject others for this *reason*."""
         pages = self._spool.next_pages(site, _PAGES_SETTLED_AT_A_TIME)
@@ -748,9 +754,9 @@ class Verifier:
                 accepted.append(page)
             else:
                 refused[page.sitemap_url] += 1
-        self._spool.settle(site, pages, accepted)
+        self._spool.accept_or_reject(site, pages, accepted)
         for url, count in refused.items():
-            self._log.refused(site.named_by, url, reason, count)
+            self._log.note_refused(site.named_by, url, reason, count)
 
 
 def _has_place(source: str, sites: dict[int, Site], limit: int) -> bool:

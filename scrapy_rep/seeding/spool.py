@@ -270,7 +270,7 @@ class _Recovered(NamedTuple):
     """Sites with pages that wait."""
     started_at: float
     """When the first run with this file began."""
-    has_done: bool
+    has_done_sitemaps: bool
     """Whether there are sitemaps with which an earlier run is done."""
 
 
@@ -299,8 +299,8 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
         )
         sites.append(site)
     done = first_row(db, "SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
-    has_done = done is not None
-    return _Recovered(sites, _started_at(db), has_done)
+    has_done_sitemaps = done is not None
+    return _Recovered(sites, _started_at(db), has_done_sitemaps)
 
 
 def _started_at(db: sqlite3.Connection) -> float:
@@ -343,10 +343,10 @@ class Spool:
         """Whether the file outlives the process."""
         self.opened = False
         """Whether the file has been opened and read."""
-        self.over = False
+        self.seeding_over = False
         """Whether seeding has ended for this run, since the crawl has, or since the
         file is damaged or has failed for too long."""
-        self.ending = False
+        self.crawl_closing = False
         """Whether the crawl is closing: nothing more is requested, and nobody waits for
         the file. Under a JOBDIR, sitemaps that are on their way are still read."""
         self._listeners: list[Callable[[], None]] = []
@@ -361,7 +361,7 @@ class Spool:
         self.started_at: float | None = None
         """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
         run. None until the file is open."""
-        self.had_done = False
+        self.has_done_sitemaps = False
         """Whether an earlier run is done with some sitemaps, which aren't read
         again."""
 
@@ -371,27 +371,27 @@ class Spool:
         recovered = None
         if self.opened:
             await self._journal.flush()
-        elif not self.over:
+        elif not self.seeding_over:
             recovered = await run_in_thread(self._journal.open, _recover)
         self._end_if_hopeless()
         if recovered is None:
             return False
         self.opened = True
         self.started_at = recovered.started_at
-        self.had_done = recovered.has_done
+        self.has_done_sitemaps = recovered.has_done_sitemaps
         for site in recovered.sites:
             pages = site.waiting
             site.waiting = 0  # they are counted now
             self._add_waiting(site, pages)
         return True
 
-    def end(self) -> None:
+    def end_seeding(self) -> None:
         """Note that seeding has ended for this run."""
-        self.over = True
+        self.seeding_over = True
 
-    def begin_ending(self) -> None:
+    def note_closing(self) -> None:
         """Note that the crawl is closing, so that nothing more is requested."""
-        self.ending = True
+        self.crawl_closing = True
 
     def notify(self, listener: Callable[[], None]) -> None:
         """From now on, call *listener* when there may be something new to schedule."""
@@ -407,12 +407,12 @@ class Spool:
         """End seeding for this run if the file is damaged, or has failed for too
         long."""
         if self._journal.damaged:
-            self.over = True
+            self.seeding_over = True
         failing_since = self._journal.failing_since
         if failing_since is not None:
             seconds = time.monotonic() - failing_since
             if seconds >= self._seconds:
-                self.over = True
+                self.seeding_over = True
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the
@@ -422,14 +422,14 @@ class Spool:
                 return step(*args, **kwargs)
             except sqlite3.Error:
                 self._end_if_hopeless()
-                if self.over or self.ending:
+                if self.seeding_over or self.crawl_closing:
                     raise
             await pause(RETRY_SECONDS)
 
     def is_kept(self) -> bool:
         """Whether the next run gets what waits, and what was requested and is not
         finished."""
-        return self.durable and not self.over
+        return self.durable and not self.seeding_over
 
     def waiting_of(self, origin: str) -> int:
         """Return how many pages wait that sitemaps of *origin* name."""
@@ -468,7 +468,7 @@ class Spool:
         new = unknown[:room]
         # All this is written in one transaction, so that the count agrees with the
         # rows.
-        with self._journal.together():
+        with self._journal.in_one_transaction():
             for url in new:
                 number = self._journal.new_id("sitemaps")
                 sitemap = SitemapRow(number, url, hosts[url], origin, chain, how)
@@ -488,7 +488,7 @@ class Spool:
             self.mark(sitemap, ASKED)
         return sitemap
 
-    def sitemap(self, url: str) -> SitemapRow | None:
+    def unfinished_sitemap(self, url: str) -> SitemapRow | None:
         """Return the sitemap at *url*; None if it is unknown, or this run is done with
         it."""
         return self._first_sitemap(f"url = ? AND state < {DONE}", url)
@@ -523,7 +523,7 @@ class Spool:
         query = "SELECT 1 FROM sitemaps WHERE url = ? AND state = ?"
         return bool(self._read(query, url, WAITING))
 
-    def unread(self) -> int:
+    def count_unread(self) -> int:
         """Return how many sitemaps wait to be requested, or are on their way; 0 if that
         can't be read."""
         with suppress(sqlite3.Error):
@@ -555,7 +555,7 @@ class Spool:
 
     # Pages
 
-    def site(
+    def site_number(
         self,
         origin: str,
         named_by: str,
@@ -603,7 +603,7 @@ class Spool:
     def add_pages(self, origin: str, pages: list[NewPage]) -> None:
         """Add pages from sitemaps of *origin*."""
         counts = self.counts(origin)
-        with self._journal.together():
+        with self._journal.in_one_transaction():
             self._add_pages(pages)
             if counts.files:
                 urls = counts.urls + len(pages)
@@ -655,7 +655,7 @@ class Spool:
             self._count_waiting(site, -site.waiting)
         return [Page(*row) for row in rows]
 
-    def take(self, site: Site, limit: int) -> Iterator[Page]:
+    def take_pages(self, site: Site, limit: int) -> Iterator[Page]:
         """Yield the next pages of a site, and write its new cursor. A page counts as
         taken once the next one is asked for. If the caller raises an exception, the
         page will come again."""
@@ -669,22 +669,24 @@ class Spool:
             site.position = page.id
             self._count_waiting(site, -1)
 
-    def forget(self, rows: Iterable[int]) -> None:
+    def delete_pages(self, rows: Iterable[int]) -> None:
         """Delete these *rows* of pages, with which the crawl is done."""
         self._journal.delete("pages", *rows)
 
-    def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
+    def accept_or_reject(
+        self, site: Site, pages: list[Page], accepted: list[Page]
+    ) -> None:
         """Let those of *pages*, all of *site*, that are *accepted* go to the scheduler,
         and reject the others."""
         # Accepted pages move to the proven site of the same origin and source. A proven
         # site is never refused, so "or 0" is only for mypy.
-        proven_site = self.site(site.origin, site.named_by, proven=True) or 0
+        proven_site = self.site_number(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:
             moved = NewPage(proven_site, page.sitemap, page.url, page.entry)
             new_pages.append(moved)
         rows = [page.id for page in pages]
-        with self._journal.together():
+        with self._journal.in_one_transaction():
             self._add_pages(new_pages)
             self._journal.delete("pages", *rows)
         self._count_waiting(site, -len(pages))

@@ -27,8 +27,9 @@ misread what a newer one writes. An older version ignores fields that it doesn't
 so a new field needs no new schema."""
 
 # A text that compression takes for what came before the data, so that it finds
-# repetitions from the first byte on. (Most files are short, and look like this.) Stored
-# entries can't be unpacked without it, so it must never change.
+# repetitions from the first byte on. (Most entries are short, and consist of such
+# pieces.) It needn't be valid JSON: only its pieces count, so some break off. Stored
+# entries can't be unpacked without this text, so it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'

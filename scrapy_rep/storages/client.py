@@ -139,11 +139,11 @@ class _Calls:
         clock."""
 
     @property
-    def fails(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last call of some operation failed."""
         return bool(self.again_at)
 
-    def works(self, operation: str) -> bool:
+    def may_try(self, operation: str) -> bool:
         """Whether *operation* works, or is due to be tried again."""
         return self.again_at.get(operation, 0.0) <= time.monotonic()
 
@@ -155,14 +155,14 @@ class _Calls:
     ) -> T:
         """Return what *call* returns; *fallback* if it fails, or its *operation* failed
         recently."""
-        if not self.works(operation):
+        if not self.may_try(operation):
             return fallback
         try:
             result = call()
         except Exception as error:  # noqa: BLE001
             # A storage may raise anything: the disk is full, the server gone, the
             # user's class broken.
-            if not self.fails:
+            if not self.is_failing:
                 problem = "read" if operation == _LOADING else "written"
                 reason = text_of(error)
                 self._log(
@@ -173,7 +173,7 @@ class _Calls:
             self.again_at[operation] = time.monotonic() + _RETRY_SECONDS
             return fallback
         has_failed_before = self.again_at.pop(operation, None) is not None
-        if has_failed_before and not self.fails:
+        if has_failed_before and not self.is_failing:
             self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
         return result
 
@@ -208,7 +208,7 @@ class _Calls:
 
     def _lease(self, origins: list[str]) -> set[str]:
         """Return which *origins* to fetch: all, if the storage fails."""
-        if not origins or not self.works(_LOADING):
+        if not origins or not self.may_try(_LOADING):
             return set(origins)
 
         def lease() -> set[str]:
@@ -371,7 +371,7 @@ class StorageClient:
         """Fires when the storage is closed; None before :meth:`close`."""
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
-        self._reason = ""
+        self._closing_reason = ""
         """Why the crawl ended."""
         # Signals refer to a method weakly. A closure would stay in the table of
         # handlers, which belongs to the process, and keep the crawl in memory.
@@ -381,7 +381,7 @@ class StorageClient:
         """Return the stored entry; if it isn't good enough (*is_enough* is called in a
         thread), try to take the lease. While the storage fails there are no entries,
         and every process may fetch."""
-        if self._ended or not self._calls.works(_LOADING):
+        if self._ended or not self._calls.may_try(_LOADING):
             return Claim(None, granted=True)
         pending = _PendingClaim(origin, is_enough, Deferred())
         self._pending_claims[pending] = None
@@ -392,7 +392,7 @@ class StorageClient:
             # The asker was cancelled, or thrown away. If the thread still gets the
             # lease, _answer_claims() gives it back.
             self._pending_claims.pop(pending, None)
-            self.give_back(origin)
+            self.give_back_lease(origin)
             raise
 
     async def turn(
@@ -405,7 +405,7 @@ class StorageClient:
         next request to *origin*; None if the storage fails. That is at least *wait*
         seconds from now, and *seconds* after the requests of all processes that share
         the storage."""
-        if self._ended or not self._calls.works(_RESERVING):
+        if self._ended or not self._calls.may_try(_RESERVING):
             return None
         earliest = time.monotonic() + wait
         pending = _PendingTurn(origin, seconds, earliest, Deferred())
@@ -433,11 +433,11 @@ class StorageClient:
         """Save *entry*, then end its origin's lease. If nothing can be saved now, the
         lease ends all the same, so that others may fetch, and *entry* is saved once the
         storage works again."""
-        self._keep(entry)
-        self.give_back(entry.origin)
+        self._keep_unsaved(entry)
+        self.give_back_lease(entry.origin)
         self._begin_work()
 
-    def give_back(self, origin: str) -> None:
+    def give_back_lease(self, origin: str) -> None:
         """End the lease of *origin*, if this process has it."""
         if origin in self._leased:
             self._leased.remove(origin)
@@ -447,7 +447,7 @@ class StorageClient:
     async def close(self, reason: str = "") -> None:
         """Finish what is pending, end all leases and close the storage. *reason*: why
         the crawl ended."""
-        self._reason = reason
+        self._closing_reason = reason
         for timer in (self._retry_timer, self._renewal_timer):
             if timer is not None:
                 timer.cancel()
@@ -460,13 +460,13 @@ class StorageClient:
         self._begin_work()
         await maybe_deferred_to_future(self._all_done)
 
-    def _keep(self, entry: Entry) -> None:
+    def _keep_unsaved(self, entry: Entry) -> None:
         """Keep *entry* until it is saved. Beyond the limits, the oldest are lost."""
-        self._forget(entry.origin)
+        self._forget_unsaved(entry.origin)
         self._unsaved[entry.origin] = entry
         self._unsaved_bytes += len(entry.packed)
         while self._has_too_many_unsaved:
-            self._forget(next(iter(self._unsaved)))
+            self._forget_unsaved(next(iter(self._unsaved)))
             self._stats.inc_value("rep/cache/unsaved")
 
     @property
@@ -475,7 +475,7 @@ class StorageClient:
         is_too_large = self._unsaved_bytes > _MAX_UNSAVED_BYTES and count > 1
         return count > _MAX_UNSAVED or is_too_large
 
-    def _forget(self, origin: str) -> None:
+    def _forget_unsaved(self, origin: str) -> None:
         """Keep the unsaved entry of *origin* no longer, if there is one."""
         entry = self._unsaved.pop(origin, None)
         if entry is not None:
@@ -491,7 +491,7 @@ class StorageClient:
     def _can_save(self) -> bool:
         """Whether there is something to save, and saving works or is due to be tried
         again."""
-        return bool(self._unsaved) and self._calls.works(_SAVING)
+        return bool(self._unsaved) and self._calls.may_try(_SAVING)
 
     @property
     def _has_work(self) -> bool:
@@ -518,7 +518,7 @@ class StorageClient:
         if self._all_done is not None:  # close() was called
             self._ended = True
             for name, successor in self._successors.items():
-                replacement = partial(successor, reason=self._reason)
+                replacement = partial(successor, reason=self._closing_reason)
                 await run_in_thread(self._calls.replace_value, name, replacement)
             close = self._calls.storage.close
             await run_in_thread(self._calls.attempt, _CLOSING, None, close)
@@ -554,7 +554,7 @@ class StorageClient:
         if not (pending or renewed):
             return
         claims = await run_in_thread(self._calls.claim, pending, renewed)
-        self._down.set(self._calls.fails)
+        self._down.set(self._calls.is_failing)
         for asked, claim in zip(pending, claims, strict=True):
             if claim.granted:
                 self._leased.add(asked.origin)
@@ -563,7 +563,7 @@ class StorageClient:
                 del self._pending_claims[asked]
                 asked.answer.callback(claim)
             elif claim.granted:  # the asker was cancelled meanwhile
-                self.give_back(asked.origin)
+                self.give_back_lease(asked.origin)
         is_closing = self._all_done is not None
         if self._leased and self._renewal_timer is None and not is_closing:
             seconds = self._calls.lease_seconds / _RENEWALS
@@ -586,23 +586,23 @@ class StorageClient:
         if not (entries or to_release):
             return
         is_saved = await run_in_thread(self._calls.write, entries, to_release)
-        self._down.set(self._calls.fails)
+        self._down.set(self._calls.is_failing)
         if is_saved:
             for entry in entries:
                 # A newer entry may have replaced this one meanwhile.
                 if self._unsaved.get(entry.origin) is entry:
-                    self._forget(entry.origin)
+                    self._forget_unsaved(entry.origin)
         elif self._all_done is None:
             # The client isn't closing, so there is a next time. The first entry may be
             # why nothing was saved, so it is put behind the others.
             first = self._unsaved.get(entries[0].origin)
             if first is not None:
-                self._keep(first)
+                self._keep_unsaved(first)
             self._retry_timer = call_later(_RETRY_SECONDS, self._begin_work)
         else:  # closing: there is no next time
             self._stats.inc_value("rep/cache/unsaved", len(self._unsaved))
             for origin in list(self._unsaved):
-                self._forget(origin)
+                self._forget_unsaved(origin)
 
     def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
         """Return which leases may end once *entries* are saved. When others see that a

@@ -219,8 +219,8 @@ class Journal:
         self._pending: dict[_Place, _Row | None] = {}
         """Changes that the file doesn't have, in the order in which they came; None:
         the row is to be deleted."""
-        self._writes = True
-        """Whether changes are written at once; not within :meth:`together`."""
+        self._writes_at_once = True
+        """Whether changes are written at once; not within :meth:`in_one_transaction`."""
         self._failed_at = 0.0
         """When the file failed last, by the monotonic clock."""
         self._failed_read: tuple[str, _Row] | None = None
@@ -322,13 +322,13 @@ class Journal:
         self._write()
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def in_one_transaction(self) -> Iterator[None]:
         """Write all changes of the block in one transaction, at its end."""
-        self._writes = False
+        self._writes_at_once = False
         try:
             yield
         finally:
-            self._writes = True
+            self._writes_at_once = True
             self._write()
 
     def unwritten(self, table: str, key: object) -> _Row | None:
@@ -360,7 +360,11 @@ class Journal:
     def _write(self) -> None:
         """Write what is pending. If writing fails at present, leave it to
         :meth:`flush`."""
-        if self._db is None or not self._writes or self.failing_since is not None:
+        if (
+            self._db is None
+            or not self._writes_at_once
+            or self.failing_since is not None
+        ):
             return
         try:
             self._write_oldest(self._db, len(self._pending))

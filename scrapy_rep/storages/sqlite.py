@@ -145,7 +145,7 @@ class SqliteStorage(BatchStorage):
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
         """The connection; open from the first call on."""
-        self._opened: os.stat_result | None = None
+        self._opened_file: os.stat_result | None = None
         """Which file the connection is to, since another may come to be at the same
         path."""
 
@@ -172,7 +172,7 @@ class SqliteStorage(BatchStorage):
                 entries[origin] = entry_or_error(header, packed)
             return entries
 
-        return self._do(load)
+        return self._run_on_file(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         rows = []
@@ -199,10 +199,10 @@ class SqliteStorage(BatchStorage):
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
 
-        self._do(save)
+        self._run_on_file(save)
 
     def drop(self, origin: str) -> bool:
-        _, dropped = self._write(
+        _, dropped = self._run_in_transaction(
             [
                 ("DELETE FROM leases WHERE origin = ?", (origin,)),
                 ("DELETE FROM entries WHERE origin = ?", (origin,)),
@@ -211,7 +211,7 @@ class SqliteStorage(BatchStorage):
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        rows = self._do(lambda db: db.execute(_LOAD_ENTRY))
+        rows = self._run_on_file(lambda db: db.execute(_LOAD_ENTRY))
         for _, header, packed in rows:
             yield entry_or_error(header, packed)
 
@@ -221,7 +221,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> Any:
             return first_row(db, query, (sha256,))
 
-        row = self._do(load)
+        row = self._run_on_file(load)
         if row is None:
             return None
         [packed] = row
@@ -242,7 +242,7 @@ class SqliteStorage(BatchStorage):
             parameters = (origin, owner, now + seconds, now, latest)
             statements.append((_TAKE_LEASE, parameters))
         leased = set()
-        changes = self._write(statements)
+        changes = self._run_in_transaction(statements)
         for origin, changed in zip(origins, changes, strict=True):
             if changed:
                 leased.add(origin)
@@ -250,7 +250,7 @@ class SqliteStorage(BatchStorage):
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
-        self._write([(delete, (origin, owner)) for origin in origins])
+        self._run_in_transaction([(delete, (origin, owner)) for origin in origins])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         def reserve(db: sqlite3.Connection) -> list[float]:
@@ -268,7 +268,7 @@ class SqliteStorage(BatchStorage):
                     waits.append(moment - now)
             return waits
 
-        return self._do(reserve)
+        return self._run_on_file(reserve)
 
     def load_value(self, name: str) -> str | None:
         key = _VALUE_PREFIX + name
@@ -276,7 +276,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> Any:
             return first_row(db, _LOAD_VALUE, (key,))
 
-        row = self._do(load)
+        row = self._run_on_file(load)
         if row is None:
             return None
         [value] = row
@@ -284,14 +284,14 @@ class SqliteStorage(BatchStorage):
 
     def save_value(self, name: str, value: str) -> None:
         parameters = (_VALUE_PREFIX + name, value, _FAR_FUTURE)
-        self._write([(_SAVE_VALUE, parameters)])
+        self._run_in_transaction([(_SAVE_VALUE, parameters)])
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _write(self, statements: Sequence[_Statement]) -> list[int]:
+    def _run_in_transaction(self, statements: Sequence[_Statement]) -> list[int]:
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
@@ -302,9 +302,9 @@ class SqliteStorage(BatchStorage):
                     changed.append(db.execute(statement, parameters).rowcount)
                 return changed
 
-        return self._do(write)
+        return self._run_on_file(write)
 
-    def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
+    def _run_on_file(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run *action* on the file; if that is damaged, on a new one."""
         # If the file was deleted, say, writing to it would raise no error.
         if not self._is_still_there():
@@ -345,16 +345,16 @@ class SqliteStorage(BatchStorage):
 
     def _is_still_there(self) -> bool:
         """Whether the file at the path is the one that was opened last."""
-        if self._opened is None:
+        if self._opened_file is None:
             return False
         try:
-            return samestat(self._path.stat(), self._opened)
+            return samestat(self._path.stat(), self._opened_file)
         except OSError:
             return False
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         """Check and prepare the file that was just opened, a new one maybe."""
-        self._opened = self._path.stat()
+        self._opened_file = self._path.stat()
         # A power cut may lose new entries, which are then fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = first_row(db, "PRAGMA application_id")

@@ -114,7 +114,7 @@ class Report:
 
         def make() -> bytes:
             data = ReportData([self._crawl])
-            data.fill(body_of)
+            data.add_texts(body_of)
             return render(data)
 
         return await run_in_thread(make)
@@ -185,7 +185,7 @@ class ReportData:
         crawls = sorted(by_name.values(), key=lambda crawl: crawl.began)
         return cls(crawls or [CrawlSum()], notes)
 
-    def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
+    def add_texts(self, body_of: Callable[[str, str], bytes | None]) -> None:
         """Add what the robots.txt files say. *body_of* returns a body, given the origin
         and the body's SHA-256; None if there is none."""
         for row in self.crawl.quoted():

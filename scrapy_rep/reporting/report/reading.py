@@ -434,7 +434,7 @@ class CrawlSum:
             on_forget=self._add_up,
         )
         """The rows of origins, by name."""
-        self._nowhere = OriginRow("")
+        self._without_origin = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
@@ -487,7 +487,7 @@ class CrawlSum:
         """Return the row of the origin that *line* is about."""
         name = line.text("origin")
         if not name:
-            return self._nowhere
+            return self._without_origin
         return self.origins.row(name, lambda: OriginRow(name))
 
     # Handlers: each is given a line with the verdict that _HANDLERS names, and the
@@ -524,7 +524,11 @@ class CrawlSum:
         origin.counts["fetches"] += fetches
         if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
-        if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
+        if (
+            outcome not in OUTCOMES
+            or outcome == "none"
+            or origin is self._without_origin
+        ):
             # The line tells nothing about robots.txt. The page shows its reason, unless
             # there is another answer.
             origin.reason = origin.reason or reason
@@ -862,7 +866,7 @@ class CrawlSum:
         """Add up all origins after the last line, and make the axis and its curves."""
         for origin in self.origins.values():
             self._add_up(origin)
-        self.counts.update(self._nowhere.counts)
+        self.counts.update(self._without_origin.counts)
         self.counts["origins"] = self.outcomes.total()
         # The crawl's own counts are exact, also where the record lacks lines.
         for name in self.finished.fields:
