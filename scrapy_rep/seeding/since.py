@@ -36,8 +36,8 @@ class Since:
             self.date = setting
         # The value in the storage as the crawl began.
         self._stored_at_start: str | None = None
-        # When this crawl began, in seconds since the epoch. None until it has seen all
-        # that sitemaps listed.
+        # When this crawl began, in seconds since the epoch. None until the crawl has
+        # seen all that sitemaps listed.
         self._began_at: float | None = None
 
     async def load_date(self) -> None:
@@ -80,8 +80,8 @@ class Since:
         )
 
     def note_all_seen(self, began_at: float) -> None:
-        """Note that this crawl has seen all that sitemaps listed. *began_at*: when it
-        began, in seconds since the epoch."""
+        """Note that this crawl has seen all that sitemaps listed. *began_at*: when the
+        crawl began, in seconds since the epoch."""
         self._began_at = began_at
 
     def _value_for_next(self, value: str | None, *, reason: str) -> str | None:
@@ -90,15 +90,17 @@ class Since:
         began_at = self._began_at
         if reason != _ENDED_IN_ORDER or began_at is None:
             return None
+        # The value is when another crawl of this spider began.
         other_began_at = self._seconds_of(value)
         if other_began_at is None:
             return iso(began_at)
         if value == self._stored_at_start:
-            # Nobody has changed the value since this run began. A later date stays,
-            # since it may be of a crawl between two runs with this JOBDIR.
+            # Nobody has changed the value since this run began. If it is later than
+            # when this crawl began, it stays, since it may be of a crawl between two
+            # runs with this JOBDIR.
             return iso(max(other_began_at, began_at))
-        # A crawl of this spider that ran beside this one has ended, and each may have
-        # read sitemaps for the other: the earlier beginning counts.
+        # The other crawl ran beside this one, and has ended. Each may have read
+        # sitemaps for the other, so the earlier beginning counts.
         return iso(min(other_began_at, began_at))
 
     def _seconds_of(self, value: str | None) -> float | None:
