@@ -171,8 +171,8 @@ class Entry:
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of the latest failures in a row were failures to resolve the host, to
-    connect, or of TLS. A failure of another kind sets this to 0."""
+    """How many failures to resolve the host, to connect, or of TLS there were in the
+    row. A failure of another kind, unless it is a proxy's, begins the count anew."""
     proxy_attempts: int = 0
     """How many failures in the row were a proxy's."""
     next_attempt_at: float = 0.0
