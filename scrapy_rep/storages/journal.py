@@ -183,9 +183,9 @@ class Journal:
     Changes are in the file when :meth:`put` and :meth:`delete` return, and survive a
     kill of the process, but not always a power cut. What can't be written now (the disk
     is full or read-only, the file locked, damaged or not open) is kept in memory, as
-    the latest version of each row, until :meth:`flush` can write it. Callers see no error,
-    and limit what they add while :attr:`failing_since` is set. The log says once that
-    the file fails, and once that it works again.
+    the latest version of each row, until :meth:`flush` can write it. Callers see no
+    error, and limit what they add while :attr:`failing_since` is set. The log says once
+    that the file fails, and once that it works again.
     """
 
     def __init__(
@@ -223,7 +223,8 @@ class Journal:
         """Changes that the file doesn't have, in the order in which they came; None:
         the row is to be deleted."""
         self._writes_at_once = True
-        """Whether changes are written at once; not within :meth:`in_one_transaction`."""
+        """Whether changes are written at once. Within :meth:`in_one_transaction`, they
+        aren't."""
         self._failed_at = 0.0
         """When the file failed last, by the monotonic clock."""
         self._failed_read: tuple[str, _Row] | None = None
