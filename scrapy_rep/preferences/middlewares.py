@@ -163,7 +163,7 @@ class UsageMiddleware:
             return
         lookup = lookup_of(rep)
         refused = None
-        with self._isolated(_PAGE_PART):
+        with self._isolated(_PAGE_PART):  # logs a bug, and goes on
             # The product tokens that the request obeys rules for.
             chain = rep.agents.chain_of(request)
             await lookup.read_if_large(request, chain)
@@ -183,7 +183,7 @@ class UsageMiddleware:
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
-        with self._isolated(_PAGE_PART):
+        with self._isolated(_PAGE_PART):  # logs a bug, and goes on
             lookup = lookup_of(rep)
             # The product tokens that the request obeyed rules for when it was sent.
             chain = rep.agents.chain_sent(request)
@@ -298,7 +298,7 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         if response is None or response.request is None:
             return item
         is_dropped = False
-        with self._isolated(_ITEM_PART):
+        with self._isolated(_ITEM_PART):  # logs a bug, and goes on
             is_dropped = self._check_item(item, response, response.request)
         return None if is_dropped else item
 

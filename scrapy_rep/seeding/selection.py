@@ -639,11 +639,11 @@ class Verifier:
         self._silent: dict[int, Site] = {}
 
     def look_at_some_sites(self) -> None:
-        """Look at some of the sites whose pages wait for a proof; their sources take
-        turns."""
+        """Begin to look at some of the sites whose pages wait for a proof. Their
+        sources take turns."""
         sources = self._spool.unproven
-        # How many sources in a row had no site to look at. When all had none, there is
-        # nothing to begin.
+        # How many sources in a row had no site to look at. If that is so for all
+        # sources, there is nothing more to begin.
         sources_without_site = 0
         while sources_without_site < len(sources):
             is_ending = self._spool.seeding_over or self._spool.crawl_closing

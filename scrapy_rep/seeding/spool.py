@@ -200,7 +200,7 @@ class Site:
     """Whether the pages may be requested. Otherwise *origin* has yet to prove that it
     lists the sitemaps."""
     position: int
-    """The row of the last page that was taken in this run."""
+    """The row of the last page that was taken in this run. Pages after it wait."""
     sent: int
     """Pages with rows up to this number may have gone to the scheduler before, in an
     earlier run, say."""
@@ -212,7 +212,7 @@ class Site:
 
 
 def count_down(counter: Counter[T], key: T) -> None:
-    """Count one less of *key*; if none is left, remove it from *counter*."""
+    """Count one less of *key*. At 0, remove *key* from *counter*."""
     counter[key] -= 1
     if counter[key] <= 0:
         del counter[key]
