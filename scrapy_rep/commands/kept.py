@@ -356,4 +356,4 @@ def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
     def body_of(_origin: str, sha256: str | None) -> bytes | None:
         return storage.body(sha256) if sha256 else None
 
-    data.fill(body_of)
+    data.add_texts(body_of)

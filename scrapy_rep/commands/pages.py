@@ -263,7 +263,7 @@ async def _usage_of(fetched: _FetchedPage, usage_lookup: UsageLookup) -> Usage:
     if isinstance(fetched.page, CommandError):
         return usage_lookup.robots(fetched.request, fetched.chain)
     final_request = request_for(fetched.page.url)
-    await usage_lookup.fetch(final_request, fetched.chain)
+    await usage_lookup.fetch_tdmrep(final_request, fetched.chain)
     return usage_of(fetched.page, final_request, usage_lookup, fetched.chain)
 
 

@@ -134,7 +134,7 @@ class HeldRequests:
             moved = queue.hold(room, _kept_in_memory)
         else:
             keep_on_disk = partial(self.disk.hold, str(queue.origin))
-            with self.disk.journal.together():
+            with self.disk.journal.in_one_transaction():
                 moved = queue.hold(room, keep_on_disk)
         if not moved:
             return []

@@ -282,7 +282,7 @@ class RobotsCache:
             if storage is not None:
                 # _ask_storage() has claimed the fetch for this process. Let another one
                 # fetch.
-                storage.give_back(str(origin))
+                storage.give_back_lease(str(origin))
             if isinstance(error, ProjectError):
                 # Only a ProjectError is remembered, since other errors may be due to
                 # what one request wants (a proxy, say).

@@ -40,7 +40,8 @@ def usage_findings(kept: bytes) -> Iterator[Finding]:
     *kept*: the part of the file that counts.
     """
     for line in lines_about_use(normalise(kept)):
-        is_before_groups = line.is_named is None  # see UsageLine
+        # is_named is None only for lines before all groups.
+        is_before_groups = line.is_named is None
         if line.field == "license":
             if "://" not in line.value:
                 yield finding(line.number, "bad-license")
@@ -59,7 +60,8 @@ def usage_findings(kept: bytes) -> Iterator[Finding]:
 
 
 def _bad(line: int, code: str, why: str) -> Finding:
-    """Return the finding with this *code*, about a *line*, which says *why*."""
+    """Return the finding with this *code* about a bad *line*. It says *why* the line is
+    bad."""
     return finding(line, code, topic=why, why=why)
 
 

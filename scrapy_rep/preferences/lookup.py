@@ -58,11 +58,11 @@ Chain = tuple[str, ...]
 """The product tokens under which a crawler looks for its group in robots.txt, the most
 specific first."""
 
-# What usage() returned for a response, so that it is worked out once.
+# What usage() returned for each response, so that it is worked out only once.
 _usages: WeakKeyDictionary[Response, Usage] = WeakKeyDictionary()
 
-# The parsed statements of this many files are kept. Those of a robots.txt take at worst
-# 800 KB, those of a tdmrep.json 2.5 MB.
+# The parsed statements of this many files are kept. The statements of a robots.txt take
+# at worst 800 KB, those of a tdmrep.json 2.5 MB.
 _FILES_KEPT = 32
 
 
@@ -136,11 +136,12 @@ def usage_of(
         metas = list(metas_of(response.body, encoding_of(response), names))
     signal_metas = [meta for meta in metas if meta[0] == META_SIGNAL]
     tdm_metas = [meta for meta in metas if meta[0] != META_SIGNAL]
-    # What is said about text and data mining. Metas take precedence over headers,
-    # headers over tdmrep.json. |= only adds what is missing.
+    # What is said about text and data mining. Metas take precedence over headers, and
+    # headers over tdmrep.json, since |= only adds what is missing so far.
     tdm = reservation_in("meta", tdm_metas)
     tdm |= reservation_in("header", _tdm_headers(response))
 
+    # What robots.txt says, and tdmrep.json if the page and its headers say too little.
     robots = Usage()
     tdmrep_sha256 = None
     if lookup is not None and request is not None:
@@ -150,6 +151,7 @@ def usage_of(
             tdm_of_file, tdmrep_sha256 = lookup.tdmrep(request)
             tdm |= tdm_of_file
 
+    # All statements in one list, and the other fields.
     statements = [
         *robots.statements,
         *header_statements("Content-Usage", header_values("Content-Usage")),
@@ -223,7 +225,8 @@ class UsageLookup:
         if settings.tdmrep:
             self._tdm_cache = origins.cache.sibling()
         # Fetches of tdmrep.json files (called flights, see origins/flights.py). Without
-        # REP_TDMREP there are none, since fetch() returns before it asks for one.
+        # REP_TDMREP there is no such fetch, since fetch_tdmrep() returns before it asks
+        # for one. Then the cache for robots.txt stands in.
         files = self._tdm_cache or origins.cache
         self._flights = Flights(
             context.crawler,
@@ -233,9 +236,9 @@ class UsageLookup:
             limits_of(settings),
         )
         self._engine = context.engine
-        # A page that waits for a file occupies a download slot. So many of these pages
-        # get an extra slot. If all did, a server that never answers could fill the
-        # memory with pages.
+        # A page that waits for a tdmrep.json occupies a download slot. At most this
+        # many of these pages get an extra slot. If all did, a server that never answers
+        # could fill the memory with pages.
         self._max_extra_slots = concurrency_of(context.crawler)
         # How many pages wait for a tdmrep.json at the moment.
         self._waiting = 0
@@ -249,7 +252,8 @@ class UsageLookup:
         return Known(origin, self._table.get(origin))
 
     def robots(self, request: Request, chain: Chain) -> Usage:
-        """Return what robots.txt says about the page of *request*."""
+        """Return what robots.txt says about the page of *request*. *chain*: the product
+        tokens of the crawler."""
         now = moment_of(self._clock())
         state = self.known_of(request).state
         if state is None or state.robots is None:
@@ -260,6 +264,7 @@ class UsageLookup:
         token, rules = state.robots.rules(chain, self._settings.obey_global_group)
         robots_usage = _read_robots(entry, token)
         statements = robots_usage.about(path, allowed=rules.allows(path))
+        # Add what it says to policy tokens (REP_USAGE_TOKENS).
         for name, purposes in self._tokens.items():
             # What the file would decide about a crawler that has this name.
             decision = state.robots.decide(comparable(request.url), (name,))
@@ -278,7 +283,8 @@ class UsageLookup:
 
     def tdmrep(self, request: Request) -> tuple[Reservation, str | None]:
         """Return what the origin's tdmrep.json says about the page of *request*, and
-        the file's hash; None if the file isn't known."""
+        the file's hash. If the file isn't known, it says nothing, and the hash is
+        None."""
         origin = self.known_of(request).origin
         if self._tdm_cache is None or origin is None:
             return Reservation(), None
@@ -288,9 +294,9 @@ class UsageLookup:
         path = comparable(path_in(request))
         return _read_tdm(state.entry).about(path), state.entry.sha256
 
-    async def read(self, request: Request, chain: Chain) -> None:
-        """Read a large robots.txt in a thread, so that :meth:`robots` need not do
-        it."""
+    async def read_if_large(self, request: Request, chain: Chain) -> None:
+        """If the robots.txt is large, read it in a thread, so that :meth:`robots` need
+        not read it in the event loop."""
         state = self.known_of(request).state
         if state is None or not _is_large(state.entry):
             return
@@ -303,9 +309,10 @@ class UsageLookup:
             token, _ = state.robots.rules(chain, self._settings.obey_global_group)
             await run_in_thread(_read_robots, state.entry, token)
 
-    async def fetch(self, request: Request, chain: Chain) -> None:
-        """Fetch tdmrep.json if it is wanted and not known, and robots.txt allows it.
-        Wait for the fetch, until ``REP_DOWNLOAD_TIMEOUT`` after it began."""
+    async def fetch_tdmrep(self, request: Request, chain: Chain) -> None:
+        """Fetch the origin's tdmrep.json if it is wanted and not known, and if the
+        origin's robots.txt allows that. Wait for the fetch, until
+        ``REP_DOWNLOAD_TIMEOUT`` after it began."""
         origin, state = self.known_of(request)
         if self._tdm_cache is None or origin is None or state is None:
             return

@@ -35,8 +35,8 @@ from scrapy_rep.text import text_of
 
 logger = get_logger(__name__)
 
-# Meta keys of our own requests, for robots.txt and sitemaps. How these may be used is
-# no question.
+# Meta keys of our own requests, for robots.txt and sitemaps. Nobody asks how these
+# files may be used.
 _OUR_KEYS = frozenset({HOP_KEY, SITEMAP_KEY})
 
 # The log line about a bug of ours says that one of these has failed.
@@ -128,7 +128,7 @@ class UsageMiddleware:
         # The crawl's main middleware, which knows the origins. None before the spider
         # opens, or without it.
         self._rep: RepMiddleware | None = None
-        crawler.signals.connect(self._opened, signals.spider_opened)
+        crawler.signals.connect(self._find_main_middleware, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UsageMiddleware | StopAtStart:
@@ -142,7 +142,8 @@ class UsageMiddleware:
             return StopAtStart(crawler, f"{setting} needs http-sf: {EXTRA}.")
         return cls(crawler, settings)
 
-    def _opened(self) -> None:
+    def _find_main_middleware(self) -> None:
+        """Handle the signal ``spider_opened``: now Scrapy has made all middlewares."""
         rep = self._crawler.get_downloader_middleware(RepMiddleware)
         self._rep = rep
         if rep is not None:
@@ -162,11 +163,12 @@ class UsageMiddleware:
             return
         lookup = lookup_of(rep)
         refused = None
-        with self._isolated(_PAGE_PART):
+        with self._isolated(_PAGE_PART):  # logs a bug, and goes on
             # The product tokens that the request obeys rules for.
             chain = rep.agents.chain_of(request)
-            await lookup.read(request, chain)
-            refused = self._refused(lookup.robots(request, chain), DROP_REQUESTS)
+            await lookup.read_if_large(request, chain)
+            robots_usage = lookup.robots(request, chain)
+            refused = self._refused_use(robots_usage, DROP_REQUESTS)
             if refused is not None:
                 rep.context.stats.inc_value("rep/usage/requests")
                 self._report(rep, request, "request", refused)
@@ -181,12 +183,12 @@ class UsageMiddleware:
         rep = self._rep
         if rep is None or self._is_ours(request):
             return response
-        with self._isolated(_PAGE_PART):
+        with self._isolated(_PAGE_PART):  # logs a bug, and goes on
             lookup = lookup_of(rep)
             # The product tokens that the request obeyed rules for when it was sent.
             chain = rep.agents.chain_sent(request)
-            await lookup.read(request, chain)
-            await lookup.fetch(request, chain)
+            await lookup.read_if_large(request, chain)
+            await lookup.fetch_tdmrep(request, chain)
             page_usage = usage_of(response, request, lookup, chain)
             if self._actions:
                 self._record(rep, request, page_usage)
@@ -194,7 +196,7 @@ class UsageMiddleware:
 
     def _is_ours(self, request: Request) -> bool:
         """Whether *request* is for a robots.txt or a sitemap, not for a page."""
-        return not _OUR_KEYS.isdisjoint(request.meta)
+        return not _OUR_KEYS.isdisjoint(request.meta)  # its meta has one of our keys
 
     def _record(self, rep: RepMiddleware, request: Request, page_usage: Usage) -> None:
         """Count a page, and put on record how it may be used."""
@@ -203,6 +205,7 @@ class UsageMiddleware:
         for purpose, verdict in page_usage.verdicts.items():
             if verdict is not None:
                 inc_value(f"rep/usage/{verdict}/{purpose}")
+        # The statements that decide about purposes in REP_USAGE.
         reasons = []
         for purpose in self._actions:
             statement = page_usage.decisive(purpose)
@@ -217,9 +220,9 @@ class UsageMiddleware:
             usage=page_usage.as_dict(),
         )
 
-    def _refused(self, page_usage: Usage, *actions: str) -> Refused | None:
-        """Return the first purpose with one of *actions* in ``REP_USAGE`` that
-        *page_usage* disallows."""
+    def _refused_use(self, page_usage: Usage, *actions: str) -> Refused | None:
+        """Return the first use that *page_usage* disallows and for which ``REP_USAGE``
+        has one of *actions*; None if there is none."""
         for purpose, action in self._actions.items():
             if action not in actions:
                 continue
@@ -233,7 +236,7 @@ class UsageMiddleware:
         record and log that an item is dropped. Return whether to drop it. In a dry run,
         it is kept."""
         rep = self._rep
-        refused = self._refused(page_usage, DROP_ITEMS, DROP_REQUESTS)
+        refused = self._refused_use(page_usage, DROP_ITEMS, DROP_REQUESTS)
         if refused is None or rep is None:
             return False
         rep.context.stats.inc_value("rep/usage/items")
@@ -295,13 +298,13 @@ class UsageItemMiddleware(BaseSpiderMiddleware):
         if response is None or response.request is None:
             return item
         is_dropped = False
-        with self._isolated(_ITEM_PART):
-            is_dropped = self._check(item, response, response.request)
+        with self._isolated(_ITEM_PART):  # logs a bug, and goes on
+            is_dropped = self._check_item(item, response, response.request)
         return None if is_dropped else item
 
-    def _check(self, item: Any, response: Response, request: Request) -> bool:
-        """Return whether *item* is to be dropped; if not, record in it how it may be
-        used."""
+    def _check_item(self, item: Any, response: Response, request: Request) -> bool:
+        """Return whether *item* is to be dropped. If it isn't, record in *item* how it
+        may be used, if ``REP_USAGE_FIELD`` asks for that."""
         middleware = self.crawler.get_downloader_middleware(UsageMiddleware)
         if middleware is None:
             return False

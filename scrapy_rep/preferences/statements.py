@@ -37,7 +37,13 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from scrapy_rep.protocol.matching import ALLOW, LENGTH_BIT, SHORTEST, Decision, Rules
+from scrapy_rep.protocol.matching import (
+    LENGTH_BIT,
+    SHORTEST,
+    Decision,
+    Rules,
+    disallow_number,
+)
 from scrapy_rep.protocol.origin import MAX_URL
 from scrapy_rep.protocol.page import PageRules
 from scrapy_rep.protocol.robotstxt import Groups
@@ -63,8 +69,8 @@ NO = "n"
 """The answer of a statement that refuses a purpose."""
 
 MAX_STATEMENT_TEXT = 1_000
-"""So many characters of a statement are kept for the record, since a line may be as
-long as its file."""
+"""At most this many characters of a statement are kept for the record, since a line may
+be as long as its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class Usage:
     """How a page may be used: ``usage["train-ai"]`` is ``"y"``, ``"n"`` or None."""
 
     statements: tuple[Statement, ...] = ()
-    """All that apply to the page, those of robots.txt first."""
+    """All statements that apply to the page, those of robots.txt first."""
     licenses: tuple[str, ...] = ()
     """URLs of RSL licenses. Never fetched."""
     tdm_policy: str | None = None
@@ -163,8 +169,8 @@ LABELS = {
 """The purpose for each category of the vocabulary that ``Content-Usage`` uses."""
 
 MAX_PREFERENCES_LENGTH = 500
-"""Longer values of ``Content-Usage`` say nothing. One of this length takes half a
-millisecond."""
+"""Longer values of ``Content-Usage`` say nothing. To parse a value of this length takes
+half a millisecond."""
 
 EXTRA = "pip install 'scrapy-rep[usage]'"
 """What installs http-sf, the parser of structured fields."""
@@ -176,7 +182,7 @@ def read_preferences(value: str) -> dict[str, str | None]:
     Return ``"y"``, ``"n"``, or None for any other value, by key. Parameters mean
     nothing, and the last of duplicate keys counts.
 
-    :raises ValueError: if it isn't a dictionary, and so says nothing
+    :raises ValueError: if *value* isn't a dictionary, and so says nothing
     :raises ModuleNotFoundError: if the extra ``usage`` is not installed
     """
     try:
@@ -213,13 +219,13 @@ def preferences(value: str) -> dict[str, str]:
 
 
 def split_rule(value: str) -> tuple[str, str]:
-    """Return the path and the preferences in *value*, of a ``Content-Usage`` line. Each
-    is empty if there is none."""
+    """Return the path and the preferences in *value*, of a ``Content-Usage`` line. The
+    path is empty if there is none, and so are the preferences."""
     if not value.startswith("/"):
-        return "", value
+        return "", value  # no path
     path_and_preferences = re.split(r"[ \t]", value, maxsplit=1)
     if len(path_and_preferences) == 1:
-        return value, ""
+        return value, ""  # a path only
     path, written = path_and_preferences
     return path, written.strip(SPACE)
 
@@ -256,8 +262,8 @@ read a page, answer, and store nothing is ``immediate``: the ``ai-input`` of a p
 index it, with excerpts and links, is ``reference``. To reproduce it, as a model that
 was trained on it may, is ``full``."""
 
-# At most this many signals of one line are read. There are four, so a longer list is an
-# attack.
+# At most this many signals of one line are read. Only four are defined, so a longer
+# list is an attack.
 _MAX_SIGNALS = 100
 
 
@@ -267,16 +273,16 @@ class Signal(NamedTuple):
     name: str
     value: str
     has_blanks: bool
-    """Whether there are blanks around its ``=``: other crawlers may not read it
-    then."""
+    """Whether there are blanks around its ``=``. Then other crawlers may not read the
+    signal."""
 
 
 def read_signals(text: str) -> list[Signal]:
-    """Return the signals in *text*, the value of a ``Content-Signal``: known ones and
-    others."""
-    # People also separate signals by semicolons.
+    """Return the signals in *text*, the value of a ``Content-Signal``: known signals
+    and others."""
+    # Signals are separated by commas. Some people use semicolons, too.
     text_with_commas = text.lower().replace(";", ",")
-    # The last part has what lies beyond the limit.
+    # The part after the first _MAX_SIGNALS has the rest of the text.
     parts = text_with_commas.split(",", _MAX_SIGNALS)
     signals_in_text = []
     for part in parts[:_MAX_SIGNALS]:
@@ -292,12 +298,14 @@ def read_signals(text: str) -> list[Signal]:
 
 def signals(text: str) -> dict[str, str]:
     """Return ``"y"`` or ``"n"`` by purpose, given *text*, the value of a
-    ``Content-Signal``. If there are both for one purpose, ``"n"`` takes precedence."""
+    ``Content-Signal``. If one purpose is permitted and refused, ``"n"`` takes
+    precedence."""
     says: dict[str, str] = {}
-    # Purposes for which there is an "n", whatever else is said before or after.
+    # Purposes for which there is an "n", whatever else is said before or after it.
     refused: set[str] = set()
     for signal in read_signals(text):
         if signal.name == USE:
+            # A level refuses purposes, and permits none.
             refused.update(USE_LEVELS.get(signal.value, ()))
             continue
         purpose = SIGNALS.get(signal.name)
@@ -375,7 +383,8 @@ def token_statement(
     token: str, decision: Decision, purposes: Iterable[str]
 ) -> Statement | None:
     """Return what robots.txt says about *purposes* to a policy token, such as
-    ``CCBot``; None for nothing.
+    ``CCBot``; None if it says nothing. *decision*: what the file decides about the page
+    for a crawler of this name.
 
     A line that forbids the page says no. A line that allows it says yes only if its
     group names the token, since permission for all crawlers says nothing about use.
@@ -395,11 +404,12 @@ MAX_LICENSES = 100
 """At most this many licenses of one page, or of one robots.txt, are reported. More can
 only be an attack."""
 
-# So many bytes of Link headers are searched for licenses.
+# At most this many bytes of Link headers are searched for licenses.
 _MAX_LINK_BYTES = 16 * 1024
 _MEDIA_TYPE = "application/rsl+xml"
-# A link: <https://example.com/license.xml>; rel="license"; type="application/rsl+xml"
+# A link, such as <https://example.com/license.xml>; rel="license"; type="application/…"
 _LINK_WITH_PARAMETERS = re.compile(r"<([^<>]*)>([^<>]*)")
+# In these parameters, a rel that is license, or a list of words with license in it.
 _LICENSE_RELATION = re.compile(
     r";\s*rel\s*=\s*(?:\"(?:[^\"]*[ \t])?license[\" \t]|license\s*(?:[;,]|\Z))"
 )
@@ -423,7 +433,7 @@ def link_licenses(values: Sequence[bytes]) -> list[str]:
 # A slow machine reads them in 50 ms.
 _MAX_LINES_READ = 5_000
 
-# A line about use: its field and its value.
+# A line about use, with the line end before it. The groups are its field and its value.
 _LINE_ABOUT_USE = re.compile(
     r"\n[ \t\v\f]*(content-usage|content-signal|license)[ \t\v\f]*:([^\n]*)",
     re.IGNORECASE | re.ASCII,
@@ -468,21 +478,21 @@ class RobotsUsage:
         """
         if not allowed:
             return list(self.signals)
-        # Statements of the longest path so far.
+        # The statements of the longest matching path so far, and its length.
         statements: list[Statement] = []
         longest = 0
         for rule in self.rules:
-            length = 0  # of a rule without a path
+            length = 0  # of a rule without a path, which is about all pages
             if rule.path is not None:
                 key = rule.path.find(path)
                 if key == 0:
                     continue  # the rule is about other paths
-                # The key has the length of the path above this bit, see Rules in
-                # protocol/matching.py.
+                # From LENGTH_BIT on, the key has the length of the rule's path, see
+                # Rules in protocol/matching.py.
                 length = key >> LENGTH_BIT
             if length > longest:
                 longest = length
-                statements.clear()
+                statements.clear()  # these are of shorter paths
             if length == longest:
                 statements.append(rule.statement)
         return [*statements, *self.signals]
@@ -507,6 +517,7 @@ class UsageLine(NamedTuple):
 def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
     """Yield the lines about use in *text*, a normalised robots.txt, and whether each is
     in a group that names *token* (in lower case)."""
+    # The pattern begins with a line end, which the first line has only here.
     if _LINE_ABOUT_USE.search("\n" + text) is None:
         return  # as in most files
     # The number of the latest line that was counted.
@@ -517,8 +528,8 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
     # group.
     has_rule = False
     # Groups (protocol/robotstxt.py) splits the text at its user-agent lines. A stretch
-    # has the lines after such a line, each with the line end before it. The name is
-    # the agent in the user-agent line: None before the first one.
+    # has the lines after such a line, each with the line end before it. The name is the
+    # agent in the user-agent line; None for the stretch before the first such line.
     for index, (name, stretch) in enumerate(Groups(text)):
         if index > 0:
             number += 1  # the user-agent line
@@ -527,7 +538,8 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             was_named = bool(is_named) and not has_rule
             is_named = name == token or was_named
             has_rule = False
-        # The lines of the stretch are counted up to this index.
+        # Yield the lines about use in the stretch. Its lines are counted up to this
+        # index.
         counted_up_to = 0
         for match in _LINE_ABOUT_USE.finditer(stretch):
             # The match begins with the line end before its line.
@@ -541,12 +553,12 @@ def lines_about_use(text: str, token: str | None = None) -> Iterator[UsageLine]:
             yield UsageLine(number, field_name, value, match[0], is_named)
         if _ALLOW_OR_DISALLOW.search(stretch) is not None:
             has_rule = True
-        number += stretch.count("\n", counted_up_to)
+        number += stretch.count("\n", counted_up_to)  # the other lines of the stretch
 
 
 def read_robots(body: bytes, token: str | None) -> RobotsUsage:
-    """Return what *body*, a robots.txt, says about use to a crawler. It may be any
-    bytes at all.
+    """Return what *body*, a robots.txt, says about use to a crawler. The body may be
+    any bytes at all.
 
     :param token: the token (in any case), or ``*``, of the group that applies to the
         crawler; None if none does
@@ -585,8 +597,8 @@ def _usage_rule(line: UsageLine) -> UsageRule:
     statement = _statement(line, preferences(written_preferences))
     if not path:
         return UsageRule(None, statement)
-    # The number of a disallow rule in this line, see ALLOW in protocol/matching.py.
-    number = ALLOW - 1 - line.number
+    # Rules finds paths by disallow rules. What such a rule would forbid plays no part.
+    number = disallow_number(line.number)
     return UsageRule(Rules([path], [number]), statement)
 
 
@@ -596,10 +608,10 @@ TDMREP_PATH = "/.well-known/tdmrep.json"
 """The path of an origin's file."""
 
 RESERVATION = "tdm-reservation"
-"""The name of headers, of metas, and of members of the file: 1 reserves the rights, 0
-doesn't."""
+"""The name of headers, of metas, and of members in a tdmrep.json: the value 1 reserves
+the rights, 0 doesn't."""
 POLICY = "tdm-policy"
-"""The name of headers, metas and members with the URL of a policy."""
+"""The name of headers, metas and members whose value is the URL of a policy."""
 
 # At most this many locations of one file count. More can only be an attack.
 _MAX_LOCATIONS = 1_000
@@ -608,20 +620,21 @@ _MAX_TDM_VALUES = 100
 
 
 class Reservation(NamedTuple):
-    """What a page, its headers or a file say about text and data mining."""
+    """What a page, its headers or a tdmrep.json say about text and data mining."""
 
     statement: Statement | None = None
     """None without a valid ``tdm-reservation``."""
     policy: str | None = None
-    """None without a ``tdm-policy``."""
+    """The URL of the policy; None without a ``tdm-policy``."""
 
     @property
     def is_reserved(self) -> bool:
+        # Only a statement that reserves the rights says anything about mining.
         return self.statement is not None and MINING in self.statement.says
 
     def __or__(self, other: Reservation) -> Reservation:
-        """Return this reservation; what it leaves out is from *other*, which is less
-        specific."""
+        """Return this reservation. If it has no statement, or no policy, that of
+        *other*, which is less specific, is in its place."""
         return Reservation(
             self.statement or other.statement, self.policy or other.policy
         )
@@ -650,8 +663,8 @@ def _reservation(
 def reservation_in(
     place: str, values: Iterable[tuple[str, str, int | None]]
 ) -> Reservation:
-    """Return the reservation in the first of *values* that reserves something, else
-    in the first that is valid; with the last policy among *values*.
+    """Return the reservation in the first of *values* that reserves the rights; if none
+    does, in the first that is valid. Its policy is the last one among *values*.
 
     :param place: ``header`` or ``meta``
     :param values: name, value and line of each header or meta
@@ -661,14 +674,14 @@ def reservation_in(
     for name, value, _ in values:
         if name == POLICY:
             policy = value  # the last one counts
-    first_valid = Reservation()
+    first_valid = Reservation()  # empty, until there is a valid one
     for name, value, line in values:
         if name != RESERVATION:
             continue
         reservation = _reservation(f"{place} {name}", line, value, value, policy)
         if reservation.is_reserved:
             return reservation
-        first_valid |= reservation
+        first_valid |= reservation  # adds only what is missing
     # If there is no reservation, the policy is returned alone, since a less specific
     # source may have the reservation.
     return first_valid | _reservation(place, None, "", None, policy)
@@ -704,9 +717,9 @@ class TdmFile:
             entry.get(RESERVATION),
             entry.get(POLICY),
         )
-        # The number of a disallow rule in line 0, see ALLOW in protocol/matching.py.
-        # Only the path of the rule is used.
-        number = ALLOW - 1
+        # Rules finds locations by disallow rules. An entry is in no line of a
+        # robots.txt, so 0 stands for the line.
+        number = disallow_number(0)
         self._rules.append((Rules([location], [number]), reservation))
 
     def about(self, path: str) -> Reservation:
@@ -716,6 +729,7 @@ class TdmFile:
         """
         for rules, reservation in self._rules:
             key = rules.find(path)
-            if key >= SHORTEST:  # else the location doesn't match, or is empty
+            # A smaller key means that the location doesn't match, or is empty.
+            if key >= SHORTEST:
                 return reservation
         return Reservation()

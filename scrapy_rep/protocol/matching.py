@@ -38,6 +38,12 @@ SHORTEST = 1 << LENGTH_BIT
 """The smallest key of a rule that isn't empty. 0 is the key of no rule."""
 
 
+def disallow_number(line: int) -> int:
+    """Return the number of a disallow rule in this *line*. With the bit ALLOW set, it
+    is the number of an allow."""
+    return ALLOW - 1 - line
+
+
 def line_of(number: int) -> int:
     """Return the line of a rule by its number or key."""
     lowest_bits = number & (ALLOW - 1)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scrapy_rep.protocol.matching import ALLOW, Rule, Rules
+from scrapy_rep.protocol.matching import ALLOW, Rule, Rules, disallow_number
 from scrapy_rep.protocol.syntax import (
     GLOBAL,
     RULES,
@@ -54,7 +54,7 @@ class RuleLine(NamedTuple):
         if not path.startswith(start) and "/index.htm" not in self.pattern:
             return 0
         # The rule's number, see matching.py.
-        number = ALLOW - 1 - self.rule.line
+        number = disallow_number(self.rule.line)
         if self.rule.allow:
             number |= ALLOW
         return Rules([self.pattern], [number]).find(path)

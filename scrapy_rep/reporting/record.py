@@ -35,7 +35,7 @@ from scrapy_rep.text import iso
 
 logger = get_logger(__name__)
 
-_MS = "milliseconds"
+_MS = "milliseconds"  # the precision of times, for iso()
 
 IMPOLITE = "REP_UNREACHABLE is 'allow'"
 """The beginning of the reason of a request that passes though its robots.txt is
@@ -77,9 +77,9 @@ def fields_of(
     """Return all fields of a line, in order.
 
     *at*: seconds since the epoch. *state*: what is known of the origin. *decision*: the
-    rule that decided. Either is None if the line isn't about it. *given*: further
-    fields, which replace those made of *state* and *decision*; only a *reason* that is
-    empty doesn't.
+    rule that decided. The line may be about neither an origin nor a rule: None stands
+    for them. *given*: further fields, which replace those made of *state* and
+    *decision*. Only an empty *reason* replaces nothing.
     """
     fields: dict[str, Any] = dict.fromkeys(_FIELDS)
     fields["time"] = iso(at, _MS)
@@ -97,6 +97,7 @@ def fields_of(
             fields["fetched"] = iso(entry.fetched_at, _MS)
             fields["status"] = entry.status
         fields["reason"] = _reason_of(state)
+    # An empty reason must not replace the one that the state has.
     reason = given.get("reason") or fields["reason"]
     fields |= given
     fields["reason"] = reason
@@ -106,13 +107,15 @@ def fields_of(
 def _reason_of(state: OriginState) -> str | None:
     """Return why something other than a current robots.txt decides about an origin's
     requests; None if that isn't so."""
-    # If a status's time is over (Expired), it may still decide (origins/status.py).
+    # A status whose time is over (Expired) may still decide (origins/status.py), and
+    # counts_as is the status that does.
     status = state.counts_as
     why = _REASONS.get(type(status))
     # If a setting lifts the restrictions (REP_UNREACHABLE_RULES), it isn't
     # REP_UNREACHABLE_LIMIT that lifts them.
     if status.setting and isinstance(status, Unrestricted):
         why = "unreachable"
+    # Whatever decides in place of a current robots.txt, the last failure is why.
     failure = state.entry.error if why else ""
     parts = (status.setting, why, failure)
     return "; ".join(filter(None, parts)) or None
@@ -167,7 +170,7 @@ def detailed(outcome: str, status: int | None, *, forbids: bool) -> str:
 # Only this many bytes at the start of a body are searched for signs of HTML, bot walls
 # and rules, since to search all 500 KB would hold the event loop.
 _SEARCHED_BYTES = 20_000
-# Matches a line that has more than a comment.
+# Matches the beginning of a line that has more than a comment.
 _SAYS_SOMETHING = re.compile(rb"^[ \t\v\f]*[^#\s\x00]", re.MULTILINE)
 # Pages of bot walls have one of these words in them, in any case: pages of Cloudflare,
 # Imperva, DataDome, PerimeterX, AWS and Akamai, and captchas of all kinds.
@@ -190,7 +193,7 @@ _WALL_WORDS = (
 BOT_WALL = "bot wall"
 """The kind of failure (:func:`kind_of`) if a bot wall answered."""
 # If a bot wall answered for an unreachable origin, the failure's reason has one of
-# these in it.
+# these texts in it.
 _SIGNS_OF_A_WALL = (*WALL_SIGNS, "REP_CHALLENGE")
 # Kinds of failures, by the class of the exception, with which a reason begins.
 _KINDS_OF_FAILURES = {
@@ -204,7 +207,7 @@ _KINDS_OF_FAILURES = {
     "ResponseDataLossError": "invalid answer",
     "InvalidStatus": "invalid answer",
 }
-# Characters of a kind of failure that has no name above.
+# The name of any other exception is cut to this many characters.
 _KIND_LENGTH = 40
 
 
@@ -218,10 +221,11 @@ def answer_fields(
     a failure, or an entry from the storage. *delay*: seconds between requests, as far
     as ``REP_CRAWL_DELAY`` grants it."""
     entry = state.entry
-    answer = flight.answer
+    answer = flight.answer  # None if the entry comes from the storage
     outcome, body = outcome_of_answer(entry, answer)
     failed = outcome == "unreachable"
     robots = state.robots if body is not None else None
+    # The field "answer".
     details: dict[str, Any] = {
         "outcome": outcome,
         "stored": answer is None,
@@ -237,11 +241,12 @@ def answer_fields(
         "sitemaps": 0 if robots is None else len(robots.sitemaps),
         "forbids": state.forbids_all,
     }
+    # The fields that differ between failures and answers.
     if failed:
         details["kind"] = kind_of(entry.error)
         seconds_left = entry.next_attempt_at - now
         details["next"] = max(0.0, round(seconds_left, 3))
-        fetched_at: float | None = entry.updated_at  # when it was last tried
+        fetched_at: float | None = entry.updated_at  # when a fetch was last tried
         reason = entry.error
     else:
         details["fresh_until"] = iso(entry.fresh_until, _MS)
@@ -259,8 +264,9 @@ def answer_fields(
 
 
 def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes | None]:
-    """Return one of :data:`OUTCOMES`, and the file, if there is one. *answer*: what was
-    fetched; None if *entry* comes from the storage."""
+    """Return one of :data:`OUTCOMES`, and the file's body, None if there is no file.
+    *answer*: what was fetched; None if *entry* comes from the storage."""
+    # There is no file.
     if entry.unreachable_since is not None:
         return "unreachable", None
     if entry.outcome is not Outcome.RULES:
@@ -268,9 +274,10 @@ def outcome_of_answer(entry: Entry, answer: Answer | None) -> tuple[str, bytes |
             return "challenge", None
         status = entry.status if answer is None else answer.status
         return "redirected" if status in REDIRECTS else "missing", None
+    # There is a file. Find out whether it is one of rules.
     try:
         body = answer.body if answer is not None else entry.body
-    except UnreadableEntry:
+    except UnreadableEntry:  # another program has damaged it in the storage
         body = b""
     if entry.wall:
         return "challenge", body
@@ -311,13 +318,14 @@ def kind_of(reason: str | None) -> str:
 # At most this many refused URLs are remembered, the latest of all origins. When a
 # robots.txt changes, its new rules are tried on some of them.
 _REMEMBERED_URLS = 1000
-# How many refused URLs of the origin are tried then; and how many verdicts that differ
-# are listed in the line about the change.
+# When the robots.txt of an origin changes, its new rules are tried on at most this many
+# of the origin's refused URLs. The line about the change lists at most as many verdicts
+# that differ.
 _COMPARED_URLS = 20
 MAX_CHANGED_LINES = 50
-"""How many added lines, and how many removed ones, are listed in the line about the
-change."""
-# Characters of each of these lines.
+"""The line about a change of robots.txt lists at most this many added lines, and as
+many removed ones."""
+# Each added or removed line is cut to this many characters.
 _CHANGED_LINE_LENGTH = 300
 
 
@@ -342,11 +350,12 @@ class ChangeWatch:
         request: Request,
         waiting_urls: Callable[[Origin], Iterable[str]],
     ) -> dict[str, Any] | None:
-        """Return what has changed since *before*, and log it; None if nothing has.
+        """Return what has changed since *before*, and log the change; None if nothing
+        has changed.
 
         *request* was the first to ask for the new robots.txt; verdicts are those for
-        its agent. *waiting_urls* returns URLs that wait for an origin's answer, some of
-        them from disk.
+        the agent of this request. *waiting_urls* returns the URLs of requests that wait
+        for an origin's answer, some of them read from disk.
         """
         after = state.entry
         if before.fetched_at is None or after.unreachable_since is not None:
@@ -358,6 +367,8 @@ class ChangeWatch:
             new_body = after.body
         except UnreadableEntry:  # a damaged file of another process
             return None
+        # The URLs on which the rules are tried: the last ones that were refused, and
+        # those that wait.
         refused = [url for origin, url in self._refused if origin == state.origin]
         urls = refused[-_COMPARED_URLS:]
         urls += waiting_urls(state.origin)
@@ -373,8 +384,8 @@ class ChangeWatch:
         return {"old_sha256": before.sha256, **change}
 
     def _log_change(self, origin: Origin, change: dict[str, Any]) -> None:
-        """Log a change, as :func:`compare` returned it, with the first verdict that
-        turns."""
+        """Count and log a change, as :func:`compare` returned it, with the first
+        verdict that differs."""
         self._context.stats.inc_value("rep/changed")
         message = (
             "robots.txt of %(origin)s has changed: lines added %(lines_added)d, removed "
@@ -420,9 +431,11 @@ def _verdict(decision: Decision) -> str:
 
 def changed_lines(old: bytes, new: bytes) -> dict[str, Any]:
     """Return the lines that only one of two files has, in the order in which they first
-    appear: the first *added* and the first *removed* ones, and how many there are."""
+    appear: the first lines that were *added* and that were *removed*, and how many
+    there are of each."""
     before = _lines(old)
     after = _lines(new)
+    # elements() repeats a line as often as it was added or removed.
     added = list((after - before).elements())
     removed = list((before - after).elements())
     return {
@@ -440,7 +453,7 @@ def _lines(body: bytes) -> Counter[str]:
     body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     text = body.decode(errors="replace")
     lines = map(str.strip, text.split("\n"))
-    return Counter(filter(None, lines))
+    return Counter(filter(None, lines))  # without empty ones
 
 
 _DIGITS = re.compile(r"[0-9]+")
@@ -485,8 +498,8 @@ def _just_forget(_: object) -> None:
 
 
 class Rows(OrderedDict[Any, RowT]):
-    """Rows by key. Beyond a limit, those to which nothing was added for longest are
-    forgotten."""
+    """Rows of a table by key. Beyond a limit, the rows that were not used for longest
+    are forgotten."""
 
     def __init__(
         self,
@@ -504,7 +517,7 @@ class Rows(OrderedDict[Any, RowT]):
         self._order = order
         self._on_forget = on_forget
         self.ever_added = 0
-        """How many rows there ever were. One that was forgotten, and is added again,
+        """How many rows there ever were. A row that was forgotten, and is added again,
         counts twice."""
 
     @property
@@ -519,7 +532,7 @@ class Rows(OrderedDict[Any, RowT]):
             self.move_to_end(key)
             return self[key]
         if len(self) >= self._kept:
-            # This is the first row: the one to which nothing was added for longest.
+            # The first row is the one that was not used for longest.
             _, forgotten = self.popitem(last=False)
             self._on_forget(forgotten)
         self.ever_added += 1
@@ -539,7 +552,7 @@ class QuotedLine(NamedTuple):
     """Counted from 1."""
     text: str
     decided: bool
-    """Whether its rule refused a request."""
+    """Whether the rule in this line refused a request."""
 
 
 @dataclass(slots=True)
@@ -550,10 +563,10 @@ class RuleOrigin:
     line: int
     """Where the rule stands; 0: a setting decided, not a rule."""
     robots_url: str = ""
-    """Where the robots.txt came from; empty if that isn't known (then it is taken for
-    the usual place)."""
+    """Where the robots.txt came from. Empty if that isn't known: then the page links to
+    the usual place."""
     url: str = ""
-    """The first URL that was refused."""
+    """The first URL that the rule refused."""
     sha256: str = ""
     """The hash of the robots.txt."""
     times: int = 0
@@ -573,7 +586,7 @@ class RuleRow:
     all_origins: int = 0
     """On how many origins it refused requests."""
     first_origins: dict[str, RuleOrigin] = field(default_factory=dict)
-    """The first of these origins, by name."""
+    """The first origins on which it refused requests, by name. There is a limit."""
 
     @property
     def origins(self) -> list[RuleOrigin]:
@@ -594,12 +607,13 @@ class RuleRows(Rows[RuleRow]):
     origins is one row."""
 
     def __init__(self, shown: int, origins: int) -> None:
-        """*shown*: how many rules are shown. *origins*: how many origins of each are
-        kept in memory."""
+        """*shown*: how many rules are shown. *origins*: how many origins of each rule
+        are kept in memory."""
         super().__init__(kept=_KEPT_RULES, shown=shown, order=_rule_order)
         self._kept_origins = origins
         self._counted_origins = BoundedSet()
-        """Rule, group and origin, so that each origin of a rule counts once."""
+        """Rule, group and origin of each refusal, so that each origin of a rule counts
+        once."""
 
     def refuse(
         self,
@@ -608,8 +622,9 @@ class RuleRows(Rows[RuleRow]):
         origin: str,
         describe: Callable[[], RuleOrigin],
     ) -> None:
-        """Count a refusal. *describe* returns a row about *origin*; it is called if the
-        origin is among the first that have the rule."""
+        """Count a refusal by a *rule* of a *group*. *describe* returns a row about
+        *origin*, and is called only if the origin is among the first that have the
+        rule."""
         row = self.row((rule, group), lambda: RuleRow(rule, group))
         row.times += 1
         rule_origin = row.first_origins.get(origin)
@@ -633,8 +648,8 @@ def held_fields(
     """Return what ``scrapy robots --held --json`` and :meth:`RepMiddleware.held` report
     about an origin.
 
-    *requests*: how many are held. *seconds*: how long the first of them has been held.
-    *entry*: what is known of the origin's robots.txt.
+    *requests*: how many requests are held. *seconds*: how long the first of them has
+    been held. *entry*: what is known of the origin's robots.txt; None: nothing.
     """
     fields: dict[str, Any] = {
         "origin": origin,

@@ -30,9 +30,10 @@ from scrapy_rep.text import counted, json_line, text_of, without_password
 logger = get_logger(__name__)
 
 # Schemes whose storages let us choose between overwriting and appending. Storages of
-# other schemes log a warning if they are told which.
+# other schemes log a warning if we choose.
 _SCHEMES_WITH_CHOICE = ("", "file", "ftp", "ftps")
-# The scheme of a URI. One letter is a drive of Windows.
+# The scheme of a URI has two characters at least. A single letter is a drive of
+# Windows.
 _URI_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 # URIs in settings may have such placeholders, as in Scrapy's FEEDS: %(time)s, or
 # %(name)s for an attribute of the spider.
@@ -40,9 +41,9 @@ _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
 
 class Feed:
-    """One file, written in the course of a crawl. Its storage opens it, and takes it
-    back when it is complete. A file at a path is written in place, so that it can be
-    read at once. ``str()`` is its URI without a password."""
+    """One file, written in the course of a crawl. Scrapy's feed storage opens the file,
+    and takes it back when it is complete. A file at a path is written in place, so that
+    it can be read at once. ``str()`` of a feed is its URI without a password."""
 
     def __init__(
         self,
@@ -57,17 +58,18 @@ class Feed:
         self._context = context
         self._setting = setting
         try:
-            self._uri = _PLACEHOLDER.sub(self._value, uri)
+            self._uri = _PLACEHOLDER.sub(self._value_of, uri)
             self._storage = self._make_storage(overwrite=overwrite)
         except Exception as error:  # noqa: BLE001
-            # Storages assert that the URI has a host, read ports, load libraries.
+            # Storages may raise anything: they assert that the URI has a host, read
+            # ports, load libraries. No message may show the password.
             shown = without_password(uri)
             if isinstance(error, NotConfigured):
                 why = without_password(str(error))
-            elif shown == uri:
+            elif shown == uri:  # there is no password
                 why = text_of(error)
             else:
-                # What the storage says may quote a part of the password.
+                # The error's message may quote a part of the password.
                 why = type(error).__name__
             raise SettingsError(
                 f"{setting} is {shown!r}, which can't be written: {why}."
@@ -92,7 +94,7 @@ class Feed:
     def __str__(self) -> str:
         return without_password(self._uri)
 
-    def _value(self, placeholder: re.Match[str]) -> str:
+    def _value_of(self, placeholder: re.Match[str]) -> str:
         """Return what stands for a placeholder in the URI."""
         if placeholder[1] == "time":
             now = datetime.now(timezone.utc).replace(microsecond=0)
@@ -100,7 +102,7 @@ class Feed:
         return str(getattr(self._context.spider, placeholder[1]))
 
     def open(self) -> IO[bytes]:
-        """Return a file to write to. Raises whatever the storage raises, mostly an
+        """Open the file, and return it. Raises whatever the storage raises, mostly an
         OSError."""
         file: IO[bytes] = self._storage.open(self._context.spider)
         return file
@@ -123,19 +125,20 @@ class Feed:
 
 def append(file: io.FileIO, lines: bytearray) -> None:
     """Append *lines* to *file*, and remove from *lines* what was written. If the disk
-    gets full, raise ``OSError``; then only complete lines are in the file, and
-    removed."""
-    written = 0
+    gets full, raise ``OSError``. Then only the complete lines stay in the file, and
+    only these are removed."""
+    written = 0  # bytes
     try:
         while written < len(lines):
             written += file.write(lines[written:]) or 0
     except OSError:
+        # Cut what comes after the last complete line.
         end_of_last_line = lines.rfind(b"\n", 0, written) + 1
         incomplete = written - end_of_last_line
         written = end_of_last_line
         if incomplete:
             end = file.tell()
-            # A longer file has lines that another process has appended meanwhile, which
+            # If the file is longer, another process has appended lines meanwhile, which
             # are not ours to cut.
             if os.fstat(file.fileno()).st_size == end:
                 file.truncate(end - incomplete)
@@ -149,8 +152,8 @@ def append(file: io.FileIO, lines: bytearray) -> None:
 # else about a decision.
 _WRITE_SECONDS = 1.0
 _WRITE_BYTES = 65536
-# Bytes of lines that wait in memory while they can't be written. Further lines are
-# lost, and counted.
+# At most this many bytes of lines wait in memory while they can't be written. Further
+# lines are lost, and counted.
 _MAX_WAITING_BYTES = 1 << 20
 
 
@@ -168,21 +171,21 @@ class RecordFile:
         self._file: IO[bytes] | None = None
         self._lines = bytearray()
         """What isn't written yet: whole lines."""
-        self._lost = 0
-        """Lines that didn't fit into memory."""
+        self._lost_lines = 0
+        """How many lines were lost, since there was no room for them in memory."""
         self._failing = False
         """Whether the last attempt to write failed."""
-        self._down = Gauge(context.stats, "rep/down/record")
+        self._down_stat = Gauge(context.stats, "rep/down/record")
         """The stat that is 1 while writing fails (``Gauge`` in engine/log.py)."""
         self._write_loop = create_looping_call(self._write)
-        """Writes once a second."""
+        """Calls _write() once a second, from the first line on."""
 
     def add(self, fields: dict[str, Any]) -> None:
-        """Take a line, to be written within a second."""
+        """Take the *fields* of a line, to be written within a second."""
         if not self._write_loop.running:
             self._write_loop.start(_WRITE_SECONDS, now=False)
         if self._failing and len(self._lines) >= _MAX_WAITING_BYTES:
-            self._lost += 1
+            self._lost_lines += 1
             return
         line = json_line({**fields, "crawl": self._crawl})
         self._lines += f"{line}\n".encode()
@@ -194,7 +197,8 @@ class RecordFile:
         if self._write_loop.running:
             self._write_loop.stop()
         self._write()
-        missing = self._lost + self._lines.count(b"\n")
+        # Lines that could not even now be written are lost, too.
+        missing = self._lost_lines + self._lines.count(b"\n")
         if missing:
             self._feed.log_error(
                 f"%(uri)s lacks {counted(missing, 'line')} that could not be written"
@@ -220,14 +224,14 @@ class RecordFile:
                     error,
                 )
             self._failing = True
-        self._down.set(self._failing)
+        self._down_stat.set(self._failing)
 
 
 def _write_out(file: IO[bytes], lines: bytearray) -> None:
     """Write *lines* to *file*, and remove from *lines* what was written."""
-    # On a full disk, file.write() would keep the rest in its buffer and write it later,
-    # half a line perhaps. So files on a disk are written without the buffer; standard
-    # output is written through it, as other code does.
+    # On a full disk, file.write() would keep the rest of the lines in its buffer and
+    # write it later, half a line perhaps. So files on a disk are written without the
+    # buffer. Standard output is written with it, as other code does.
     raw = getattr(file, "raw", None)
     is_stdout = file is getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.FileIO) and raw.seekable() and not is_stdout:

@@ -46,8 +46,8 @@ PAGE_KEY = "rep_sitemap"
 page. Users read it."""
 
 PAGE_ROW_KEY = "_rep_page"
-"""Meta key of the same requests while they are in the scheduler: the page's row (its
-number in the spool, seeding/spool.py)."""
+"""Meta key of requests for pages from sitemaps, while they are in the scheduler: the
+page's row (its number in the spool, seeding/spool.py)."""
 
 MAX_SITEMAPS = 500
 """So many sitemaps of one robots.txt count: as many as Google lets a site submit. The
@@ -80,7 +80,8 @@ def seeding_mode(crawler: Crawler, settings: RepSettings) -> str | bool:
         if value is None:
             mode = settings.sitemaps
         elif isinstance(value, list | tuple):
-            # A list of sitemaps leaves the setting as it is.
+            # A list of sitemaps leaves the setting as it is. If the setting is off,
+            # only these sitemaps seed.
             named_urls = own_sitemaps(crawler)
             mode = settings.sitemaps or (LISTED if named_urls else False)
         else:
@@ -112,12 +113,13 @@ def listed_sitemaps(
 
 
 async def resolve_all(robots_url: str, values: Iterable[str]) -> dict[str, str]:
-    """Return the origin that each sitemap is fetched from, by the sitemap's URL.
-    Resolving hostile *values* takes a second, so it pauses in between."""
+    """Return the origin that each sitemap is fetched from, by the sitemap's URL. Makes
+    pauses, since resolving hostile *values* takes a second. See
+    :func:`listed_sitemaps`."""
     hosts: dict[str, str] = {}
     async for _, sitemap in in_slices(listed_sitemaps(robots_url, values)):
         if sitemap is not None:
-            url = sitemap.url.partition("#")[0]
+            url = sitemap.url.partition("#")[0]  # without its fragment
             hosts[url] = str(sitemap.origin)
     return hosts
 
@@ -137,22 +139,22 @@ class Discovery:
         """Raises ``SettingsError`` if one of the spider's attributes is wrong."""
         self._context = context
         # URLs of sitemaps that were counted, the latest 100,000 at least.
-        self._seen = BoundedSet()
+        self._counted_urls = BoundedSet()
         self.mode = seeding_mode(context.crawler, context.settings)
 
     async def announce(self, state: OriginState) -> None:
-        """Announce the sitemaps that a new robots.txt lists. Warn of those with a wrong
-        URL."""
-        assert state.robots is not None
-        # These are taken before any pause, during which what was parsed may be
-        # forgotten.
+        """Announce the sitemaps that a new robots.txt lists. Warn of sitemaps with a
+        wrong URL."""
+        assert state.robots is not None  # callers announce a robots.txt only
+        # The values are taken before any pause, since the parsed robots.txt may be
+        # forgotten during one.
         values = dict.fromkeys(state.robots.sitemaps)
         wrong_values: list[str] = []
         listed = listed_sitemaps(state.robots_url, values)
         async for value, sitemap in in_slices(listed):
             if sitemap is None or sitemap.relative:
-                wrong_values.append(value[:200])
-            is_new = sitemap is not None and self.count(sitemap.url)
+                wrong_values.append(value[:200])  # cut, for the log
+            is_new = sitemap is not None and self.count_if_new(sitemap.url)
             if sitemap is not None and is_new:
                 self._context.crawler.signals.send_catch_log(
                     sitemap_discovered,
@@ -182,9 +184,9 @@ class Discovery:
             extra=self._context.extra,
         )
 
-    def count(self, url: str) -> bool:
-        """Count a sitemap. Return whether it is new."""
-        is_new = self._seen.add(url)
+    def count_if_new(self, url: str) -> bool:
+        """Count the sitemap at *url*, if it is new. Return whether it is."""
+        is_new = self._counted_urls.add(url)
         if is_new:
             self._context.stats.inc_value("rep/sitemaps/found")
         return is_new
@@ -286,9 +288,9 @@ class SpiderOptions:
         self._follow = self._checked(
             "sitemap_follow", re.compile, "regular expressions"
         )
-        self._filter = self._method("sitemap_filter")
-        self._request = self._method("sitemap_request")
-        self._page = self._method("sitemap_page")
+        self._sitemap_filter = self._method("sitemap_filter")
+        self._sitemap_request = self._method("sitemap_request")
+        self._sitemap_page = self._method("sitemap_page")
         # The rules of a CrawlSpider choose callbacks, unless there are sitemap_rules.
         self._crawl_rules = CrawlRules(spider if self._rules is None else None)
         # Methods of the spider that have raised an exception, by name.
@@ -335,14 +337,14 @@ class SpiderOptions:
             raise SettingsError(f"The spider's attribute {name} must be a method.")
         return method
 
-    def prepared(self, request: Request) -> Request:
+    def changed_sitemap(self, request: Request) -> Request:
         """Return the request for a sitemap as ``sitemap_request`` wants it."""
-        if self._request is None:
+        if self._sitemap_request is None:
             return request
         our_meta = dict(request.meta)
         try:
             # The spider may change the request in place, and return nothing.
-            changed = self._request(request) or request
+            changed = self._sitemap_request(request) or request
             if not isinstance(changed, Request):
                 raise TypeError(f"it returned {changed!r}, which is not a Request")
         except Exception:  # noqa: BLE001 (it is the spider's)
@@ -350,7 +352,7 @@ class SpiderOptions:
             return request
         # Without our meta keys, the response would not be read as a sitemap.
         changed.meta.update(our_meta)
-        changed.dont_filter = request.dont_filter
+        changed.dont_filter = request.dont_filter  # the loader decides about it
         return changed
 
     def _log_exception(self, method: str, consequence: str) -> None:
@@ -378,6 +380,7 @@ class SpiderOptions:
         :param listing: what the sitemap says about the page, see ``Page.listing`` in
             seeding/spool.py
         """
+        # The rule of a CrawlSpider that applies to the page, if one does.
         index = self._crawl_rules.index_for(url) if self._crawl_rules else None
         if index is not None:
             return self._rule_request(index, url, listing, priority)
@@ -404,12 +407,12 @@ class SpiderOptions:
     def changed_page(self, request: Request) -> Request | None:
         """Return the request for a page as ``sitemap_page`` wants it; None to skip the
         page."""
-        if self._page is None:
+        if self._sitemap_page is None:
             return request
         # The process_request of a CrawlSpider's rule may have removed this key.
         listing = request.meta.get(PAGE_KEY)
         try:
-            changed: Request | None = self._page(request, listing)
+            changed: Request | None = self._sitemap_page(request, listing)
             if changed is not None and not isinstance(changed, Request):
                 raise TypeError(
                     f"it returned {changed!r}, which is neither a Request nor None"
@@ -443,24 +446,27 @@ class SpiderOptions:
         An entry at which the filter raises an exception is skipped, and the filter is
         called again with the entries after it.
         """
-        if self._filter is None:
+        if self._sitemap_filter is None:
             return Filtered(entries, 0)
         kept: list[SitemapEntry] = []
         failures = 0
         remaining = Entries(entries, sitemap_kind, url)
+        # After an exception, the filter is called again with the remaining entries.
         while left := remaining.count_left():
             try:
-                for entry in self._filter(remaining) or ():
+                for entry in self._sitemap_filter(remaining) or ():
                     if not isinstance(entry, dict):
                         raise TypeError(
                             f"it returned {entry!r}, which is not an entry (a dict)"
                         )
-                    kept.append(entry)  # one by one: those before an exception count
+                    # One by one, so that entries before an exception count.
+                    kept.append(entry)
                 break
             except Exception:  # noqa: BLE001 (it is the spider's)
                 self._log_exception("sitemap_filter", "its entry is skipped")
                 if remaining.count_left() == left:
-                    # The filter took no entry, so it would raise again.
+                    # The filter took no entry, so it would raise again. All that are
+                    # left count as failures.
                     return Filtered(kept, failures + left)
                 failures += 1
         return Filtered(kept, failures)

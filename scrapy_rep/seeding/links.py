@@ -22,21 +22,21 @@ class PageLinks:
     """Looks for links to sitemaps in pages of origins whose robots.txt lists none."""
 
     def __init__(self, add: Callable[[Origin, str, list[str]], None]) -> None:
-        """*add* is called with the origin of a page, its URL, and the URLs of sitemaps
-        that it links to. A sitemap to which another page of the origin has linked is
-        left out (unless very many others have come in between)."""
-        self._add = add
-        # Origins at whose pages to look (expect()), as text.
+        """*add* is called with the origin of a page, the page's URL, and the URLs of
+        sitemaps to which the page links. A sitemap to which another page of the origin
+        has linked is left out (unless very many others have come in between)."""
+        self._add_sitemaps = add
+        # Origins at whose pages to look (look_at_pages_of()), as text.
         self._origins = BoundedSet()
-        # Links that add() has got, each as the origin's text and the URL.
-        self._seen = BoundedSet()
+        # Links that were passed on to *add*, each as the origin's text and the URL.
+        self._passed_on = BoundedSet()
 
-    def expect(self, origin: Origin) -> None:
+    def look_at_pages_of(self, origin: Origin) -> None:
         """Look at pages of *origin* from now on."""
         self._origins.add(str(origin))
 
     def look_at(self, response: Response) -> None:
-        """Look at a page, if its origin is expected. Never raises."""
+        """Look for links in a page, if it is of one of the origins. Never raises."""
         if not 200 <= response.status < 300:
             return
         try:
@@ -48,11 +48,11 @@ class PageLinks:
             return
         new_urls = []
         for url in _linked_sitemaps(response)[:_MAX_SITEMAP_LINKS]:
-            is_new = self._seen.add((source, url))
+            is_new = self._passed_on.add((source, url))  # whether it wasn't in there
             if is_new:
                 new_urls.append(url)
         if new_urls:
-            self._add(origin, response.url, new_urls)
+            self._add_sitemaps(origin, response.url, new_urls)
 
 
 def _linked_sitemaps(response: Response) -> list[str]:
@@ -62,7 +62,8 @@ def _linked_sitemaps(response: Response) -> list[str]:
     urls = _joined(response.url, targets[:_MAX_SITEMAP_LINKS])
     if isinstance(response, HtmlResponse):
         base, references = sitemaps_of(response.body, response.encoding)
-        # The base element of the page may be relative to its URL, or no URL at all.
+        # The page's base element may be relative to the page's URL. If it is no URL at
+        # all, the page's URL counts.
         base_urls = _joined(response.url, [base]) or [response.url]
         urls += _joined(base_urls[0], references)
     return urls

@@ -102,24 +102,25 @@ class _NeedlessRequest(IgnoreRequest):
 
 class Places:
     """The sitemaps that this process has requested and is not done with, and how many
-    places they take: one each, but none while their request is held for an unreachable
-    robots.txt (holding/holding.py)."""
+    of the _MAX_REQUESTED places they take: each sitemap one, but none while its request
+    is held for an unreachable robots.txt (holding/holding.py)."""
 
     def __init__(self) -> None:
-        self._asked: dict[int, SitemapRow] = {}  # by row
-        self._held: set[int] = set()  # rows of those whose requests are held
+        # The requested sitemaps, by row.
+        self._asked: dict[int, SitemapRow] = {}
+        # The rows of those sitemaps whose requests are held.
+        self._held: set[int] = set()
         self.of_host: Counter[str] = Counter()
-        """How many of these sitemaps each host has, held ones included."""
-        # How many places each origin's sitemaps take, by the origin whose robots.txt
-        # led to them.
-        self._of_origin: Counter[str] = Counter()
+        """How many requested sitemaps each host has, held ones included."""
+        # How many places the sitemaps take to which each origin's robots.txt led.
+        self._places_of: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """How many sitemaps there are, held ones included."""
+        """How many sitemaps were requested, held ones included."""
         return len(self._asked)
 
     def __contains__(self, row: object) -> bool:
-        """Whether the sitemap of *row* is one of them, held or not."""
+        """Whether the sitemap of *row* was requested, and is not done, held or not."""
         return row in self._asked
 
     @property
@@ -130,38 +131,39 @@ class Places:
 
     def has_room_for(self, origin: str) -> bool:
         """Whether another sitemap to which *origin* has led may be requested. An origin
-        may have no more places than are free, so that there is always one for another
-        origin."""
-        return self._of_origin[origin] < self.free
+        gets another place only while more are free than it has, so that one origin
+        alone can't take more than half of them."""
+        return self._places_of[origin] < self.free
 
     def take(self, sitemap: SitemapRow) -> None:
         """Note that *sitemap* is being requested."""
         self._asked[sitemap.id] = sitemap
         self.of_host[sitemap.host] += 1
-        self._of_origin[sitemap.origin] += 1
+        self._places_of[sitemap.origin] += 1
 
     def give_back(self, row: int) -> SitemapRow | None:
         """Free the place of the sitemap of *row*, which is done. Return the sitemap;
-        None if it isn't here."""
-        self.release(row)
+        None if it has no place."""
+        self.release(row)  # so that it counts for its origin, and can be counted down
         sitemap = self._asked.pop(row, None)
         if sitemap is not None:
             count_down(self.of_host, sitemap.host)
-            count_down(self._of_origin, sitemap.origin)
+            count_down(self._places_of, sitemap.origin)
         return sitemap
 
     def hold(self, row: int) -> None:
-        """Note that the request of *row* is held. From now on it counts for its host
-        only."""
+        """Note that the request for the sitemap of *row* is held. From now on, the
+        sitemap counts for its host only."""
         if row in self._asked and row not in self._held:
             self._held.add(row)
-            count_down(self._of_origin, self._asked[row].origin)
+            count_down(self._places_of, self._asked[row].origin)
 
     def release(self, row: int) -> None:
-        """Note that the request of *row* is no longer held, if it was."""
+        """Note that the request for the sitemap of *row* is no longer held, if it
+        was."""
         if row in self._held:
             self._held.remove(row)
-            self._of_origin[self._asked[row].origin] += 1
+            self._places_of[self._asked[row].origin] += 1
 
 
 class Loader:
@@ -176,8 +178,8 @@ class Loader:
         self.targets = context.origins.targets
         self._log = log
         self._handlers = context.crawl.crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
-        # Bytes that have arrived of each response.
-        self._received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        # How many bytes have arrived of the response to each request for a sitemap.
+        self._bytes_received: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
         self.places = Places()
         # Sitemaps that were not read although the crawl is done with their requests, by
         # URL, until _report_end() has logged why.
@@ -185,12 +187,12 @@ class Loader:
         # The exceptions that the errbacks of these sitemaps' requests got, by the
         # sitemap's URL.
         self._failures: dict[str, Exception] = {}
-        # The trail tells when the crawl is done with a request. Where held requests are
-        # kept on disk, those for sitemaps are kept in memory all the same (in_memory),
-        # since the spool has the sitemaps already.
+        # The trail tells when the crawl is done with a request for a sitemap. Where
+        # held requests are kept on disk, such requests are kept in memory all the same
+        # (in_memory), since the spool has the sitemaps already.
         self._trail = self._engine.following.trail(
             SITEMAP_ROW_KEY,
-            self._ended,
+            self._request_ended,
             is_kept=context.spool.is_kept,
             in_memory=True,
         )
@@ -198,30 +200,31 @@ class Loader:
         # sitemaps.
         self._last_origin = ""
         self._last_host = ""
-        # A round consists of the origins that were tried in vain since something was
-        # last requested. It is over when it would come to its first origin again.
+        # A round consists of the origins that were tried in vain since a sitemap was
+        # last requested. The round is over when it would come to its first origin
+        # again.
         self._round_began_with: str | None = None
         self._tried_in_round = 0
         # Whether the round has come to the last origin, and gone on with the first one.
         self._has_round_wrapped = False
-        # Before this time, in seconds of the monotonic clock, nothing is requested.
+        # Before this time, in seconds of the monotonic clock, no sitemap is requested.
         self._paused_until = 0.0
         # Sitemaps are read in turns. Whoever has the lock may read for one slice of
         # time.
-        self._reading = DeferredLock()
+        self._reading_lock = DeferredLock()
         connect = context.crawl.crawler.signals.connect
-        connect(self._bytes_received, scrapy_signals.bytes_received)
+        connect(self._cut_at_limit, scrapy_signals.bytes_received)
         connect(self._response_downloaded, scrapy_signals.response_downloaded)
-        connect(self._held, request_held)
-        connect(self._released, request_released)
+        connect(self._request_held, request_held)
+        connect(self._request_released, request_released)
 
     # Requests
 
     def request_some(self) -> bool:
         """Request the next sitemaps, as many as have a place. Return whether to go on
         at once, since one slice of time (Slices in engine/timers.py) was too short."""
-        if self._engine.scheduler_is_foreign:
-            return self._request_for_all()
+        if self._engine.scheduler_is_foreign:  # processes may share it
+            return self._request_for_all_processes()
         slices = Slices()
         while self.places.free > 0 and time.monotonic() >= self._paused_until:
             origin = self._next_origin()
@@ -242,19 +245,20 @@ class Loader:
         """Return the origin whose turn it is, of those whose robots.txt led to sitemaps
         that wait."""
         origin = self._spool.next_origin(self._last_origin)
-        if origin is None:
+        if origin is None:  # the last one had its turn, so the first one is next
             self._has_round_wrapped = True
             origin = self._spool.next_origin("")
         self._last_origin = origin or ""
         return origin
 
     def _begin_round(self) -> None:
+        """Begin a new round, which has no origins yet."""
         self._round_began_with = None
         self._has_round_wrapped = False
         self._tried_in_round = 0
 
     def _add_to_round(self, origin: str) -> None:
-        """Note that *origin* has nothing to request now."""
+        """Note that *origin* has no sitemap that may be requested now."""
         if self._round_began_with is None:
             self._round_began_with = origin
         self._tried_in_round += 1
@@ -275,12 +279,12 @@ class Loader:
 
     def _has_enough(self, origin: str) -> bool:
         """Whether so many pages from sitemaps of *origin* wait that no further sitemaps
-        of it are requested. That is so if they are at least as many as may still be
-        added until _PAGES_ENOUGH pages wait in all. An origin whose pages were all
-        requested never has enough."""
+        of *origin* are requested: at least as many as may still be added until
+        _PAGES_ENOUGH pages of all origins wait. While none of its pages waits, an
+        origin never has enough."""
         waiting = self._spool.waiting_of(origin)
-        room = _PAGES_ENOUGH - self._spool.waiting
-        return waiting > 0 and waiting >= room
+        room_for_all = _PAGES_ENOUGH - self._spool.waiting
+        return waiting > 0 and waiting >= room_for_all
 
     def _request_from_a_host(
         self, origin: str, requested: Counter[str], limit: int
@@ -308,10 +312,10 @@ class Loader:
                 return True
         return False
 
-    def _request_for_all(self) -> bool:
+    def _request_for_all_processes(self) -> bool:
         """Hand sitemaps to a scheduler that processes share. Another process may read
-        them, so this one doesn't wait for them, and they take no places. The step ends
-        when its time is over. Return whether there were any."""
+        them, so this process doesn't wait for the sitemaps, and they take no places.
+        The step ends when its time is over. Return whether any were handed over."""
         slices = Slices()
         requested: Counter[str] = Counter()  # by host
         limit = _MAX_OF_A_HOST_IN_A_STEP
@@ -332,8 +336,8 @@ class Loader:
         the sitemap waits again, and the feeder (seeding/seeding.py) retries."""
         is_shared = self._engine.scheduler_is_foreign
         try:
-            request = self._context.options.prepared(self._request_for(sitemap))
-            if not is_shared:  # else it may go to another process
+            request = self._context.options.changed_sitemap(self._request_for(sitemap))
+            if not is_shared:  # otherwise, the request may go to another process
                 self.places.take(sitemap)
                 self._trail.begin(request, sitemap.id)
             self._engine.crawl(request)
@@ -345,11 +349,11 @@ class Loader:
         self._trail.let_go(sitemap.id)
 
     def _request_for(self, sitemap: SitemapRow) -> Request:
-        """Return the request for *sitemap*, before the spider's method has changed
-        it."""
+        """Return the request for *sitemap*, before the spider's ``sitemap_request`` has
+        changed it."""
         is_shared = self._engine.scheduler_is_foreign
-        # All that is needed to read the response, perhaps in another process, if
-        # processes share the scheduler.
+        # If processes share the scheduler, another process may get the response. This
+        # is all that it needs to read the sitemap.
         description = {
             "url": sitemap.url,
             "chain": list(sitemap.chain),
@@ -358,8 +362,8 @@ class Loader:
         return Request(
             sitemap.url,
             # Without an errback, Scrapy logs an error with its traceback for each
-            # request that fails. Another process couldn't call this one.
-            errback=None if is_shared else self._request_failed,
+            # request that fails. Another process couldn't call our errback.
+            errback=None if is_shared else self._keep_failure,
             priority=self._crawl.settings.sitemap_priority,
             # The spool has each sitemap once, so the dupe filter is needed only by
             # processes that share a scheduler, each with its own spool.
@@ -387,7 +391,7 @@ class Loader:
                 return {"Accept-Encoding": "gzip"}
         return {}
 
-    def _held(self, request: Request) -> None:
+    def _request_held(self, request: Request) -> None:
         """Handle the signal ``request_held``: the place of a sitemap is free while its
         request is held."""
         row = self._trail.number_of(request)
@@ -395,7 +399,7 @@ class Loader:
             self.places.hold(row)
             self._end_pause()
 
-    def _released(self, request: Request) -> None:
+    def _request_released(self, request: Request) -> None:
         """Handle the signal ``request_released``: the sitemap takes a place again."""
         row = self._trail.number_of(request)
         if row is not None:
@@ -413,16 +417,16 @@ class Loader:
         failed."""
         return bool(len(self.places) or self._ended_unread)
 
-    def _request_failed(self, failure: Any) -> None:
+    def _keep_failure(self, failure: Any) -> None:
         """Remember why the request for a sitemap failed, for :meth:`_report_end`. This
-        is its errback."""
+        is the errback of such requests."""
         url = failure.request.meta[SITEMAP_KEY]["url"]
         row = self._trail.number_of(failure.request)
         has_place = row is not None and row in self.places
         if has_place or url in self._ended_unread:
             self._failures[url] = failure.value
 
-    def _ended(self, row: int) -> None:
+    def _request_ended(self, row: int) -> None:
         """Note that the crawl is done with the request for a sitemap. The trail calls
         this.
 
@@ -431,10 +435,10 @@ class Loader:
         queued.
         """
         sitemap = self._give_back(row)
-        if sitemap is not None and not self._spool.ending:
+        if sitemap is not None and not self._spool.crawl_closing:
             self._ended_unread[sitemap.url] = sitemap
-            # The errback, _request_failed(), runs before _report_end(), if it is called
-            # at all.
+            # If Scrapy calls the errback, _keep_failure(), it does so before
+            # _report_end() runs.
             call_later(0, self._report_end, sitemap)
 
     def _report_end(self, sitemap: SitemapRow) -> None:
@@ -443,8 +447,10 @@ class Loader:
         self._ended_unread.pop(sitemap.url, None)
         error = self._failures.pop(sitemap.url, None)
         if isinstance(error, RobotsDisallowed):
+            # No run requests the sitemap again.
             self._fail(sitemap, str(error), DONE, error)
         else:
+            # The next run requests the sitemap again.
             why = "another component dropped its request"
             if error is not None:
                 why += f" ({text_of(error)})"
@@ -452,7 +458,8 @@ class Loader:
         self._spool.wake()
 
     def _mark(self, sitemap: SitemapRow, state: int) -> None:
-        """Note what became of a sitemap, and free its place."""
+        """Note the *state* of a sitemap that was read or has failed, and free its
+        place."""
         self._spool.mark(sitemap, state)
         self._give_back(sitemap.id)
 
@@ -460,19 +467,19 @@ class Loader:
         """Free the place of the sitemap of *row*, and return the sitemap; None if it
         had none."""
         sitemap = self.places.give_back(row)
-        self._end_pause()
+        self._end_pause()  # another sitemap may get the place
         return sitemap
 
     # Downloads
 
-    def _bytes_received(self, data: bytes, request: Request, **_: Any) -> None:
+    def _cut_at_limit(self, data: bytes, request: Request, **_: Any) -> None:
         """Cut the transfer of a sitemap at the size limit."""
         if SITEMAP_KEY not in request.meta:
             return
-        received = self._received.get(request, 0) + len(data)
-        self._received[request] = received
+        received = self._bytes_received.get(request, 0) + len(data)
+        self._bytes_received[request] = received
         if received > self._crawl.settings.sitemap_max_bytes:
-            raise StopDownload(fail=False)
+            raise StopDownload(fail=False)  # what has arrived is read
 
     def _response_downloaded(
         self, request: Request, response: Response, **_: Any
@@ -481,7 +488,7 @@ class Loader:
         reader can't undo it."""
         if SITEMAP_KEY not in request.meta:
             return
-        self._received.pop(request, None)
+        self._bytes_received.pop(request, None)
         encodings = response.headers.getlist("Content-Encoding")
         is_for_scrapy = (
             len(encodings) == 1 and encodings[0].strip().lower() in _SCRAPYS_ENCODINGS
@@ -492,14 +499,14 @@ class Loader:
             response.headers.pop("Content-Encoding", None)
             return
         max_size = self._crawl.crawler.settings.getint("DOWNLOAD_MAXSIZE")
-        if max_size == 0:  # no limit
+        if max_size == 0:  # the project sets no limit, so ours alone counts
             max_size = OTHER_ENCODINGS_MAX
         request.meta[MAXSIZE_KEY] = min(max_size, OTHER_ENCODINGS_MAX)
 
     async def check(self, request: Request) -> None:
-        """Check a request for a sitemap, or for a page from one, before it is
-        downloaded; ``IgnoreRequest`` if it is no longer needed, or may lead to a
-        private address."""
+        """Check a request for a sitemap, or for a page from a sitemap, before it is
+        downloaded. Raise ``IgnoreRequest`` if the request is no longer needed, or may
+        lead to a private address."""
         if SITEMAP_KEY in request.meta:
             await self._check_sitemap(request)
         else:
@@ -522,26 +529,30 @@ class Loader:
             sitemap = self._sitemap_of(request)
             if sitemap is None:
                 raise _NeedlessRequest("this sitemap was already read")
-            self._adopt(request, sitemap)
-            is_other_host = origin.host != led_by.host
-            # Another host counts as if it had pages (site() returns None if there are
-            # too many), so that an index can't make us ask any number of hosts.
-            if is_other_host and self._spool.site(str(origin), str(led_by)) is None:
-                raise IgnoreRequest(
-                    f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
-                )
+            self._adopt_from_earlier_run(request, sitemap)
+            if origin.host != led_by.host:
+                # Another host counts as if it had pages, so that an index can't make us
+                # ask any number of hosts.
+                site_number = self._spool.site_number(str(origin), str(led_by))
+                if site_number is None:
+                    raise IgnoreRequest(
+                        f"sitemaps of {led_by} already name {MAX_HOSTS} other hosts"
+                    )
         except sqlite3.Error:
             pass  # read() looks the sitemap up again
         if await self.targets.refuses(origin, led_by):
             raise IgnoreRequest(
                 f"its host has a private address, and {led_by} has a public one (see REP_PRIVATE_HOSTS)"
             )
-        # If this is a retry, it has the limit that was set for the response before.
+        # If the request is a retry, it still has the limit that was set for the
+        # response before.
         request.meta.pop(MAXSIZE_KEY, None)
 
-    def _adopt(self, request: Request, sitemap: SitemapRow) -> None:
+    def _adopt_from_earlier_run(self, request: Request, sitemap: SitemapRow) -> None:
         """If an earlier run has left *request* in Scrapy's queue, treat it as this
-        run's own; ``IgnoreRequest`` if this run has requested *sitemap* itself."""
+        run's own. But raise ``IgnoreRequest`` if this run has requested *sitemap*
+        itself."""
+        # The trail knows only requests of this run.
         is_of_this_run = self._trail.number_of(request) is not None
         if is_of_this_run or self._engine.scheduler_is_foreign:
             return
@@ -557,7 +568,7 @@ class Loader:
         ``sqlite3.Error``."""
         description = request.meta[SITEMAP_KEY]
         url = description["url"]
-        sitemap = self._spool.sitemap(url)
+        sitemap = self._spool.unfinished_sitemap(url)
         if sitemap is not None:
             return sitemap
         # Either the sitemap is finished, and isn't added below; or the spool doesn't
@@ -570,8 +581,8 @@ class Loader:
         )
         if not added.new:
             return None
-        sitemap = self._spool.sitemap(url)
-        assert sitemap is not None
+        sitemap = self._spool.unfinished_sitemap(url)
+        assert sitemap is not None  # it was just added
         self._spool.mark(sitemap, ASKED)
         return sitemap
 
@@ -586,11 +597,13 @@ class Loader:
         sitemap = None
         # While the crawl is closing, or the spool fails, nothing is noted, since the
         # next run requests the sitemap again.
-        if not self._spool.ending:
+        if not self._spool.crawl_closing:
             with suppress(sqlite3.Error):
                 sitemap = self._sitemap_of(request)
         if sitemap is not None:
             is_final = is_ignored and not isinstance(exception, RobotsUnreachable)
+            # After DONE, no run requests the sitemap again. After FAILED, the next run
+            # does.
             state = DONE if is_final else FAILED
             why = str(exception) if is_ignored else text_of(exception)
             self._fail(sitemap, why, state, exception)
@@ -602,24 +615,24 @@ class Loader:
         self, sitemap: SitemapRow, why: str, state: int, error: Exception | None = None
     ) -> None:
         """Note that a sitemap can't be read, and log *why*. *state*: DONE if the
-        failure is final, or FAILED. If it is final, and the sitemap was a guess, make
-        the next guess."""
+        failure is final, or FAILED if the next run is to request the sitemap again. If
+        the failure is final, and the sitemap was a guess, make the next guess."""
         is_guess = sitemap.found is Found.GUESSED
         is_forbidden = isinstance(error, RobotsDisallowed)
-        if not self._spool.over:
+        if not self._spool.seeding_over:
             if is_guess and state == DONE:
                 path = sitemap.url.removeprefix(sitemap.host)
-                # ValueError: another version has left this sitemap, and guessed other
-                # places.
+                # ValueError: the path is none of our GUESSES. Another version of this
+                # package, which guessed other paths, has left the sitemap in the file.
                 with suppress(sqlite3.Error, ValueError):
                     self.guess(sitemap.origin, path)
             self._mark(sitemap, state)
-        self._log.failed(sitemap, why, expected=is_guess or is_forbidden)
+        self._log.note_failed(sitemap, why, expected=is_guess or is_forbidden)
 
     def guess(self, origin: str, after: str | None = None) -> None:
-        """Add the first of the GUESSES for *origin*. With *after*, one of them, add the
-        next one that isn't known already, because a page links to it, say. May raise
-        ``sqlite3.Error``; ``ValueError`` if *after* is none of them."""
+        """Add the first of the GUESSES for *origin*. With *after*, which is one of the
+        GUESSES, add the next one that isn't known already (because a page links to it,
+        say). May raise ``sqlite3.Error``; ``ValueError`` if *after* is no guess."""
         paths: tuple[str, ...] = GUESSES[:1]
         if after is not None:
             paths = GUESSES[GUESSES.index(after) + 1 :]
@@ -627,7 +640,7 @@ class Loader:
             url = origin + path
             added = self._spool.add_sitemaps(origin, {url: origin}, how=Found.GUESSED)
             if added.new:
-                self._context.discovery.count(url)
+                self._context.discovery.count_if_new(url)
                 return
 
     def add_named(self, origin: str, hosts: dict[str, str], how: Found) -> None:
@@ -646,26 +659,26 @@ class Loader:
     async def read(self, request: Request, response: Response) -> Response:
         """Read the sitemap of *request* into the spool. Always raises
         ``IgnoreRequest``, so that nobody else gets *response*."""
-        await maybe_deferred_to_future(self._reading.acquire())
+        await maybe_deferred_to_future(self._reading_lock.acquire())
         try:
-            if not self._spool.over:
+            if not self._spool.seeding_over:
                 sitemap = await self._spool.retry(self._sitemap_of, request)
                 if sitemap is not None:
-                    # While the sitemap is read, its request is in a middleware, where
-                    # it takes a download slot.
+                    # While the sitemap is read, its request is in a middleware, and so
+                    # still takes a download slot. The crawl gets an extra one for it.
                     with self._engine.extra_slot():
                         await self._read_into(sitemap, response)
         except Exception as error:  # noqa: BLE001
             self._reading_failed(request, error)
         finally:
             self._engine.drop_body(response)
-            self._reading.release()
+            self._reading_lock.release()
         raise IgnoreRequest("the sitemap was read")
 
     def _reading_failed(self, request: Request, error: Exception) -> None:
         """Log and count that the sitemap of *request* was not read. The next run reads
         it."""
-        if not isinstance(error, sqlite3.Error):  # those are logged already
+        if not isinstance(error, sqlite3.Error):  # the journal has logged those
             message = "Sitemap %(url)s was not read completely: %(error)s"
             values = {"url": request.url, "error": text_of(error)}
             logger.error(message, values, extra=self._crawl.extra)
@@ -678,8 +691,8 @@ class Loader:
         """Let another sitemap be read for a while, since a long one must not keep a
         short one waiting."""
         await pause()
-        self._reading.release()
-        await maybe_deferred_to_future(self._reading.acquire())
+        self._reading_lock.release()
+        await maybe_deferred_to_future(self._reading_lock.acquire())
 
     async def _read_into(self, sitemap: SitemapRow, response: Response) -> None:
         """Read *sitemap* from *response* into the spool, and note what became of it."""
@@ -687,6 +700,7 @@ class Loader:
             is_temporary = (
                 response.status >= 500 or response.status in _TEMPORARY_STATUSES
             )
+            # After FAILED, the next run requests the sitemap again.
             state = FAILED if is_temporary else DONE
             self._fail(sitemap, f"HTTP {response.status}", state)
             return
@@ -696,16 +710,17 @@ class Loader:
             media=self._context.options.media,
             url=response.url,
         )
+        # The selection reads the spool as it is made, hence retry().
         selection = await self._spool.retry(Selection, self._context, sitemap, reader)
         slices = Slices()
         for entries in reader.read([response.body]):
             await selection.add(entries)
             if slices.renew_if_over():
                 await self._next_turn()
-            if self._spool.over:
+            if self._spool.seeding_over:
                 return  # seeding has ended meanwhile
-        if reader.kind is None:
+        if reader.kind is None:  # the reader has recognised no kind of sitemap
             self._fail(sitemap, reader.problem or "it is not a sitemap", DONE)
             return
         self._mark(sitemap, DONE)
-        self._log.read(reader.kind, selection)
+        self._log.note_read(reader.kind, selection)

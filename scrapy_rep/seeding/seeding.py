@@ -79,7 +79,8 @@ _GUARANTEED_PAGES = 16
 # At most this many sites of one source may have pages in the scheduler. Scrapy lets
 # hosts take turns, so a source with more hosts would get more of the crawl.
 _MAX_SITES_OF_A_SOURCE = 32
-# So many sites of a source are tried when it is the source's turn.
+# When it is a source's turn, at most this many of its sites are tried, until one is
+# found for whose pages the scheduler has room.
 _SITES_TRIED_AT_A_TURN = 16
 # At most this many pages are taken from the spool at a time.
 _PAGES_AT_A_TIME = 50
@@ -98,7 +99,7 @@ _MAX_VISITED_PREFIXES = 20_000
 
 
 class _SiteAndSource(NamedTuple):
-    """Under what a page in the scheduler is counted: its
+    """What a page in the scheduler is counted for: its
     :class:`~scrapy_rep.seeding.spool.Site`, by number, and that site's source."""
 
     site: int
@@ -112,7 +113,9 @@ class Outstanding:
 
     def __init__(self, spool: Spool, following: Following) -> None:
         self._spool = spool
-        self._trail = following.trail(PAGE_ROW_KEY, self._done, is_kept=spool.is_kept)
+        self._trail = following.trail(
+            PAGE_ROW_KEY, self._page_is_done, is_kept=spool.is_kept
+        )
         self.by_site: Counter[int] = Counter()
         """How many pages of each site are in the scheduler, by the site's number."""
         self.by_source: Counter[str] = Counter()
@@ -124,8 +127,9 @@ class Outstanding:
         """Rows of finished pages, to be deleted."""
         # Site and source of each page in the scheduler, by the page's row.
         self._sites: dict[int, _SiteAndSource] = {}
-        # Rows of pages that have passed the gate (holding/gate.py).
-        self._passed: set[int] = set()
+        # Rows of pages that have left the scheduler and passed the gate
+        # (holding/gate.py), and with which the crawl isn't done.
+        self._past_gate: set[int] = set()
 
     @property
     def total(self) -> int:
@@ -141,22 +145,23 @@ class Outstanding:
         self.by_source[source] += 1
         self.by_site[site.id] += 1
         is_first_of_site = self.by_site[site.id] == 1
-        if is_first_of_site:
+        if is_first_of_site:  # the source has one more site in the scheduler
             self.sites_of[source] += 1
 
-    def sent(self, row: int) -> None:
+    def note_sent(self, row: int) -> None:
         """Note that we have handed the page of *row* to the scheduler. If the
-        scheduler didn't take it (a filter dropped it, or a handler of
-        ``request_scheduled`` refused it), the crawl is done with it."""
+        scheduler didn't take the page (a filter dropped it, or a handler of
+        ``request_scheduled`` refused it), the crawl is done with the page."""
         self._trail.let_go(row)
 
     def take_back(self, row: int) -> None:
-        """Undo :meth:`add`, since the scheduler raised an exception."""
+        """Undo :meth:`add`, since the scheduler raised an exception, or the page is for
+        the next run. The page's row stays in the spool."""
         self._trail.forget(row)
         self._count_out(row)
-        self._passed.discard(row)
+        self._past_gate.discard(row)
 
-    def hold(self, request: Request, **_: object) -> None:
+    def note_held(self, request: Request, **_: object) -> None:
         """Note that a page is held (holding/holding.py), and so no longer in the
         scheduler."""
         row = self._trail.number_of(request)
@@ -169,26 +174,26 @@ class Outstanding:
         row = self._trail.number_of(request)
         if row is not None:
             self._count_out(row)
-            self._passed.add(row)
+            self._past_gate.add(row)
 
-    def keep(self, request: Request, **_: object) -> None:
+    def keep_for_next_run(self, request: Request, **_: object) -> None:
         """Keep the row of a page for the next run, since its request fails for want of
         a robots.txt."""
         row = self._trail.number_of(request)
         if row is not None:
             self.take_back(row)
 
-    def close(self) -> None:
+    def finish_passed_pages(self) -> None:
         """End a run that was not killed: pages that have passed the gate are finished
         (Scrapy's queue has those that are to be retried); the next run gets the
         others."""
-        self.finished += self._passed
+        self.finished += self._past_gate
 
-    def _done(self, row: int) -> None:
+    def _page_is_done(self, row: int) -> None:
         """Note that the crawl is done with the page of *row*."""
         self.finished.append(row)
         self._count_out(row)
-        self._passed.discard(row)
+        self._past_gate.discard(row)
         if len(self.finished) >= _ROWS_TO_DELETE:
             self._spool.wake()
 
@@ -199,19 +204,20 @@ class Outstanding:
         site, source = self._sites.pop(row)
         count_down(self.by_source, source)
         count_down(self.by_site, site)
-        if site not in self.by_site:
+        if site not in self.by_site:  # that was the last page of the site
             count_down(self.sites_of, source)
 
 
 def _skip_dupe_filter(request: Request) -> None:
-    """Make a page skip the dupe filter, which may have seen it before. This is a
-    handler of ``request_scheduled``."""
+    """Make the request for a page skip the dupe filter, which may have seen the page
+    before. This function is a handler of ``request_scheduled``."""
     request.dont_filter = True
 
 
 class Twins:
     """Knows the spider's own requests for pages that a sitemap lists, too. Such a page
-    must not come twice, and it may lose its callback."""
+    must not come twice; and if its request from the sitemap comes first, the spider's
+    own request is dropped, and with it the callback."""
 
     def __init__(self, context: SeedingContext) -> None:
         crawl = context.crawl
@@ -226,14 +232,17 @@ class Twins:
         # Hashes of the URLs of pages from sitemaps that go to the spider's default
         # callback.
         self._seeded: set[int] = set()
-        crawl.engine.following.watch(self._scheduled)
+        crawl.engine.following.watch(self._remember_start)
         # With sitemap_rules, the project has chosen the callbacks.
         if not context.options.has_rules:
-            self._signals.connect(self._dropped, scrapy_signals.request_dropped)
+            self._signals.connect(
+                self._warn_of_lost_callback, scrapy_signals.request_dropped
+            )
 
     def is_start(self, request: Request) -> bool:
-        """Whether this page is one of the spider's start requests. The dupe filter
-        neither stops nor remembers these, so the page would come twice."""
+        """Whether *request*, for a page from a sitemap, is like one of the spider's
+        start requests. The dupe filter neither stops nor remembers start requests, so
+        the page would come twice."""
         return self._has_starts and self._fingerprint(request) in self._starts
 
     def add_seeded(self, request: Request) -> None:
@@ -246,26 +255,29 @@ class Twins:
         fingerprint: bytes = self._crawler.request_fingerprinter.fingerprint(request)
         return fingerprint
 
-    def _scheduled(self, request: Request) -> None:
+    def _remember_start(self, request: Request) -> None:
         """Remember a start request that the scheduler has taken."""
         if request.dont_filter and request.meta.get("is_start_request"):
-            with suppress(Exception):  # from a project's fingerprinter
+            with suppress(Exception):  # a project's fingerprinter may raise anything
                 self._starts.add(self._fingerprint(request))
                 self._has_starts = True
 
-    def _dropped(self, request: Request) -> None:
+    def _warn_of_lost_callback(self, request: Request) -> None:
         """Warn once that a callback doesn't get its page: the dupe filter drops the
         spider's own *request*, since the one from a sitemap came first."""
         callback = request.callback
         default_callback = getattr(self._spider, "parse", None)
         is_for_default = callback is None or callback == default_callback
-        if is_for_default or PAGE_KEY in request.meta:
+        is_from_sitemap = PAGE_KEY in request.meta
+        if is_for_default or is_from_sitemap:
             return
         if hash(request.url) not in self._seeded:
             return
         # There is one warning only, so nothing needs to be remembered any more.
         self._seeded.clear()
-        self._signals.disconnect(self._dropped, scrapy_signals.request_dropped)
+        self._signals.disconnect(
+            self._warn_of_lost_callback, scrapy_signals.request_dropped
+        )
         logger.warning(
             "%(url)s, which a sitemap lists, was requested for the default callback; so the spider's own "
             "request for it, with the callback %(callback)s, was dropped as a duplicate. There may be "
@@ -276,9 +288,9 @@ class Twins:
 
 
 class Feeder:
-    """Moves pages from the spool to the scheduler, in steps, whenever there is room.
-    Sources (the origins whose sitemaps name pages) take turns. In each step, it also
-    has the loader request sitemaps and the verifier look at sites."""
+    """Moves pages from the spool to the scheduler, in steps, whenever the scheduler has
+    room. Sources (the origins whose sitemaps name pages) take turns. In each step, the
+    feeder also has the loader request sitemaps and the verifier look at sites."""
 
     def __init__(
         self,
@@ -302,9 +314,10 @@ class Feeder:
         # Twice the concurrency, so that no download slot is idle until the next step.
         self._guaranteed_pages = max(_GUARANTEED_PAGES, 2 * concurrency)
         self._running = False
-        """Whether a next step is due."""
+        """Whether a next step is due, now or after a delay."""
         self._woken = False
-        """Whether there may be something to do that the latest step hasn't seen."""
+        """Whether wake() was called since the latest step began, so that there may be
+        something to do that this step hasn't seen."""
         self._failing_since: float | None = None
         """Since when the scheduler raises exceptions, in seconds of the monotonic
         clock."""
@@ -312,8 +325,8 @@ class Feeder:
     @property
     def is_busy(self) -> bool:
         """Whether the crawl has to go on, since there are pages to schedule, or
-        sitemaps on their way."""
-        if self._spool.over:
+        sitemaps that were requested and not read."""
+        if self._spool.seeding_over:
             return False
         return self._running or self._spool.waiting > 0 or self._loader.is_busy
 
@@ -328,22 +341,23 @@ class Feeder:
         self._woken = True
         if not self._running and not self._is_over:
             self._running = True
-            call_later(0, self._run)
+            call_later(0, self._run_step)
 
     @property
     def _is_over(self) -> bool:
-        """Whether no more steps are made. That is so once the spool is over. If the
-        spool is durable, it is so as soon as the crawl is closing: the pages stay there
-        for the next run."""
-        return self._spool.over or (self._spool.ending and self._spool.durable)
+        """Whether no more steps are made, since seeding has ended, or since the crawl
+        is closing and the spool keeps the pages for the next run."""
+        if self._spool.seeding_over:
+            return True
+        return self._spool.crawl_closing and self._spool.durable
 
-    def _run(self) -> None:
+    def _run_step(self) -> None:
         """Make a step, and arrange for the next one."""
         if self._is_over:
             return
         self._woken = False
-        # Seconds until the next step (this many if this one fails), or None: the next
-        # step waits for wake().
+        # Seconds until the next step; None: the next step waits for wake(). If this
+        # step fails, the value stays as it is here.
         delay: float | None = RETRY_SECONDS
         try:
             delay = self.step()
@@ -352,20 +366,20 @@ class Feeder:
             pass  # the spool's file fails, which is logged
         except Exception as error:  # noqa: BLE001
             # The scheduler's server may be gone, or its disk full, for example.
-            self._failed(error)
-        self.forget()
-        self.gauge()
+            self._note_failure(error)
+        self.forget_finished_pages()
+        self.set_waiting_stat()
         if delay is None and self._woken:
             delay = 0
-        # However often wake() was called, one step follows another, and between them
+        # Arrange for the next step. However often wake() was called, one step follows another, and between them
         # the event loop does other work.
         self._running = delay is not None
         if delay is not None:
-            call_later(delay, self._run)
+            call_later(delay, self._run_step)
         elif not self.is_busy:
             self._engine.wake()  # the crawl may be over
 
-    def _failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Log that the scheduler raises exceptions, once. After REP_HOLD_MAX_WAIT, end
         seeding."""
         now = time.monotonic()
@@ -380,7 +394,7 @@ class Feeder:
                 exc_info=is_unusual,
             )
         if now - self._failing_since >= seconds:
-            self._spool.end()
+            self._spool.end_seeding()
 
     def step(self, *, everything: bool = False) -> float | None:
         """Schedule sitemaps and pages for one slice of time (Slices in
@@ -390,11 +404,13 @@ class Feeder:
         if self._engine.paused and not everything:
             return _SECONDS_UNTIL_NEXT_STEP
         slices = Slices()
-        self._verifier.begin()
+        self._verifier.look_at_some_sites()
         has_more_sitemaps = self._loader.request_some()
-        # Sources with pages that may be requested, see Spool in seeding/spool.py.
+        # Sources with pages that may be requested, see Spool in seeding/spool.py. Each
+        # gets some of its pages scheduled in its turn.
         sources = self._spool.proven
-        sources_without_room = 0  # in a row
+        # For how many sources in a row the scheduler had no room.
+        sources_without_room = 0
         while len(sources):
             is_stuck = self._is_full or sources_without_room > len(sources)
             if is_stuck and not everything:
@@ -417,22 +433,22 @@ class Feeder:
 
     def _send_pages_of(self, source: str, *, everything: bool) -> bool:
         """Schedule pages of a site that *source* names. Return whether there was room
-        for any."""
+        for any page."""
         sites = self._spool.proven.sites_of(source)
         for _ in range(min(len(sites), _SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(sites.items()))
             sites.move_to_end(number)  # the next turn is another site's
-            room = _PAGES_AT_A_TIME if everything else self._room(site)
+            room = _PAGES_AT_A_TIME if everything else self._room_for(site)
             if room:
                 self._send_pages(site, room)
                 return True
         return False
 
-    def _room(self, site: Site) -> int:
+    def _room_for(self, site: Site) -> int:
         """Return how many pages of *site* may go to the scheduler now."""
         if self._holding.is_holding:
-            # Requests for these pages may have to be held, too: is there room for them
-            # among held requests?
+            # Requests for these pages may have to be held, too. So there must be room
+            # among held requests.
             held = self._holding.held
             queue = held.queues.get(Origin.from_url(site.origin))
             if not held.room_for(queue):
@@ -458,8 +474,10 @@ class Feeder:
         outstanding = self.outstanding
         pages_of_site = outstanding.by_site[site.id]
         sites_of_source = outstanding.sites_of[site.named_by]
+        # A source may have pages of some sites only in the scheduler.
         if pages_of_site == 0 and sites_of_source >= _MAX_SITES_OF_A_SOURCE:
             return 0
+        # All sites, and all sources, with pages that wait share two other limits.
         sources = self._spool.proven
         share_of_site = _MAX_PAGES_OF_A_SITE // sources.sites
         share_of_source = _MAX_PAGES // len(sources)
@@ -475,24 +493,24 @@ class Feeder:
         """Schedule up to *room* pages of *site*."""
         sent = 0
         try:
-            for page in self._spool.take(site, room):
-                if self._send(page, site):
+            for page in self._spool.take_pages(site, room):
+                if self._send_page(page, site):
                     sent += 1
         finally:
-            # The stat is counted once for all pages, since that takes as long as much
-            # of the work for one page.
+            # The stat is increased once for all pages, since increasing it takes as
+            # long as a large part of the work for one page.
             if sent:
                 self._crawl.stats.inc_value("rep/sitemaps/emitted", sent)
 
-    def _send(self, page: Page, site: Site) -> bool:
+    def _send_page(self, page: Page, site: Site) -> bool:
         """Schedule a page, if it is still wanted. Return whether it is."""
-        request = self._wanted(page)
+        request = self._request_if_wanted(page)
         if isinstance(request, Reason):
             self._crawl.stats.inc_value(request.stat)
             self.outstanding.finished.append(page.id)
             return False
-        # A scheduler that isn't Scrapy's keeps the page, so the page's row in the spool
-        # goes at once.
+        # A scheduler that isn't Scrapy's keeps the page itself. Then the page's row in
+        # the spool is deleted at once, and the page isn't followed.
         is_kept_there = self._engine.scheduler_is_foreign
         if not is_kept_there:
             self.outstanding.add(request, page.id, site)
@@ -501,7 +519,7 @@ class Feeder:
         if is_kept_there:
             self.outstanding.finished.append(page.id)
         else:
-            self.outstanding.sent(page.id)
+            self.outstanding.note_sent(page.id)
         return True
 
     def _schedule(self, request: Request, page: Page, site: Site) -> None:
@@ -510,15 +528,15 @@ class Feeder:
         which may remember it."""
         is_sent_again = page.id <= site.sent
         if is_sent_again:
-            # A signal handler sets dont_filter, because it is called after the handler
-            # of OffsiteMiddleware, which must see the request unchanged.
+            # A signal handler sets dont_filter. It is called after the handler of
+            # OffsiteMiddleware, which must see the request unchanged.
             self._signals.connect(_skip_dupe_filter, scrapy_signals.request_scheduled)
         try:
             self._engine.crawl(request)
         except Exception:
             self.outstanding.take_back(page.id)
             # The request may have reached the dupe filter, which would drop it the next
-            # time.
+            # time. So it is noted that the page was sent.
             site.sent = max(site.sent, page.id)
             raise
         finally:
@@ -528,8 +546,8 @@ class Feeder:
                 )
                 request.dont_filter = False  # from here on, it is like any other
 
-    def _wanted(self, page: Page) -> Request | Reason:
-        """Return a page's request, or why it isn't made."""
+    def _request_if_wanted(self, page: Page) -> Request | Reason:
+        """Return a page's request, or why no request is made."""
         request = self._request_for(page)
         if request is None:
             return Reason.NO_RULE
@@ -547,13 +565,13 @@ class Feeder:
         except (TypeError, ValueError, RecursionError):
             return None
 
-    def forget(self) -> None:
+    def forget_finished_pages(self) -> None:
         """Delete the rows of finished pages."""
         finished_rows = self.outstanding.finished
         self.outstanding.finished = []
-        self._spool.forget(finished_rows)
+        self._spool.delete_pages(finished_rows)
 
-    def gauge(self) -> None:
+    def set_waiting_stat(self) -> None:
         """Set the stat that says how many pages wait."""
         self._crawl.stats.set_value("rep/sitemaps/waiting", self._spool.waiting)
 
@@ -583,15 +601,15 @@ class SitemapSeeding(ResolutionListener):
         self._holding = holding
         self._discovery = discovery
         self.visited_prefixes: set[str] = set()
-        """Prefixes of URLs whose origins the crawl has visited. To forget one does no
-        harm, since the spool has the sitemaps of its origin."""
+        """Prefixes of URLs whose origins the crawl has visited. To forget a prefix does
+        no harm, since the spool has the sitemaps of its origin."""
         self._spool = Spool(
             job_dir(crawler.settings), settings.hold_max_wait, crawler.spider
         )
-        self._upkeep = PeriodicTask(self._keep_up)
+        self._upkeep = PeriodicTask(self._open_or_flush)
         self._adding = 0
-        """How many robots.txt files and pages name sitemaps that are on their way into
-        the spool."""
+        """How many coroutines add sitemaps to the spool now: one for each robots.txt or
+        page that names some."""
         options = SpiderOptions(crawler.spider)
         self._since = Since(context, origins.storage)
         parts = SeedingContext(
@@ -603,15 +621,15 @@ class SitemapSeeding(ResolutionListener):
         """None if links to sitemaps don't count."""
         verifier = Verifier(parts, self._log)
         self._feeder = Feeder(parts, holding, self.loader, verifier)
-        self._spool.notify(self._feeder.wake)
+        self._spool.call_when_woken(self._feeder.wake)
         self._connect(crawler.signals.connect)
 
     def _connect(self, connect: Callable[..., None]) -> None:
         connect(self._spider_opened, scrapy_signals.spider_opened)
         connect(self._spider_idle, scrapy_signals.spider_idle)
         connect(self._spider_closed, scrapy_signals.spider_closed)
-        connect(self._feeder.outstanding.hold, request_held)
-        connect(self._feeder.outstanding.keep, request_given_up)
+        connect(self._feeder.outstanding.note_held, request_held)
+        connect(self._feeder.outstanding.keep_for_next_run, request_given_up)
 
     def check(self, request: Request) -> Coroutine[Any, Any, None] | None:
         """Return a check to await before anything is fetched for *request*: whether its
@@ -631,7 +649,8 @@ class SitemapSeeding(ResolutionListener):
         """Note a request that is about to be sent, and let its origin seed. Return the
         check, see :meth:`check`, unless the request was *checked*. Called for each
         request."""
-        # An unusual URL has no prefix here: _visit() parses it.
+        # The prefix is the URL's scheme, host and port. An unusual URL has none here;
+        # _visit() parses it.
         usual_url = USUAL_URL.match(request.url)
         prefix = usual_url[1] + "/" if usual_url else ""
         if prefix not in self.visited_prefixes:
@@ -653,15 +672,16 @@ class SitemapSeeding(ResolutionListener):
 
     def _visit(self, request: Request, prefix: str) -> None:
         """Let the origin of a page that the crawl requests seed. Remember the *prefix*
-        of its URL; empty if that is unusual."""
+        of the page's URL, which is empty if the URL is unusual."""
         if SITEMAP_KEY in request.meta:
             return  # hosting a sitemap doesn't make a host a seed
         if self._discovery.mode == "start" and not request.meta.get("is_start_request"):
             return
         try:
             origin = origin_of(request)
-        except ValueError:
+        except ValueError:  # the URL can't have a robots.txt
             return
+        # Remember the origin, as its usual prefix and as this one.
         usual_prefix = f"{origin}/"
         is_new = usual_prefix not in self.visited_prefixes
         if len(self.visited_prefixes) >= _MAX_VISITED_PREFIXES:
@@ -671,11 +691,11 @@ class SitemapSeeding(ResolutionListener):
             self.visited_prefixes.add(prefix)
         if not is_new or self._discovery.mode == LISTED:
             return
+        # Add the sitemaps that its robots.txt lists. If the file isn't known yet,
+        # resolved() does so once there is an answer.
         state = self._cache.get(origin)
-        # If its robots.txt isn't known yet, resolved() lets the origin seed once there
-        # is an answer.
         if state is not None and not state.unreachable:
-            self._seed(self._add_listed(origin, listed_by(state)))
+            self._run_adding(self._add_listed(origin, listed_by(state)))
 
     async def resolved(self, state: OriginState, flight: Flight) -> None:
         """Add the sitemaps that a new robots.txt lists, if its origin may seed; see
@@ -684,21 +704,21 @@ class SitemapSeeding(ResolutionListener):
         if flight.outcome is Outcome.UNREACHABLE or self._discovery.mode == LISTED:
             return
         if f"{state.origin}/" in self.visited_prefixes:
-            self._seed(self._add_listed(state.origin, listed_by(state)))
+            self._run_adding(self._add_listed(state.origin, listed_by(state)))
 
     def _linked(self, origin: Origin, page: str, urls: list[str]) -> None:
         """Add sitemaps that the page at URL *page*, of *origin*, links to.
         :class:`PageLinks` calls this."""
-        self._seed(self._add_linked(origin, page, urls))
+        self._run_adding(self._add_linked(origin, page, urls))
 
-    def _seed(self, adding: Coroutine[Any, Any, None]) -> None:
-        """Run *adding*, which adds sitemaps to the spool. The crawl doesn't end before
-        it is done."""
+    def _run_adding(self, adding: Coroutine[Any, Any, None]) -> None:
+        """Run *adding*, a coroutine that adds sitemaps to the spool. The crawl doesn't
+        end before all of them are done."""
         self._adding += 1
         deferred_from_coro(self._until_added(adding))
 
     async def _until_added(self, adding: Coroutine[Any, Any, None]) -> None:
-        """Await *adding*, and note that it is over."""
+        """Await *adding*, and count one coroutine less in the end."""
         try:
             await adding
         except sqlite3.Error:
@@ -712,16 +732,16 @@ class SitemapSeeding(ResolutionListener):
         self, origin: Origin, resolving: Coroutine[Any, Any, dict[str, str]]
     ) -> None:
         """Write the sitemaps that the robots.txt of *origin* lists into the spool.
-        *resolving* returns them, see
-        :func:`~scrapy_rep.seeding.discovery.resolve_all`. If there are none, look for
-        links and guess, if ``REP_SITEMAP_GUESS`` is on."""
+        *resolving* is a coroutine that returns them, see
+        :func:`~scrapy_rep.seeding.discovery.resolve_all`. If there are no sitemaps, and
+        ``REP_SITEMAP_GUESS`` is on, look for links to some and guess."""
         source = str(origin)
         hosts = await resolving
         if hosts:
             add_named = self.loader.add_named
             await self._spool.retry(add_named, source, hosts, Found.LISTED)
         elif self.links is not None:
-            self.links.expect(origin)
+            self.links.look_at_pages_of(origin)
             await self._spool.retry(self.loader.guess, source)
 
     async def _add_linked(self, origin: Origin, page: str, urls: list[str]) -> None:
@@ -729,7 +749,7 @@ class SitemapSeeding(ResolutionListener):
         spool."""
         hosts = await resolve_all(page, urls)
         for url in hosts:
-            self._discovery.count(url)
+            self._discovery.count_if_new(url)
         if hosts:
             add_named = self.loader.add_named
             await self._spool.retry(add_named, str(origin), hosts, Found.LINKED)
@@ -737,7 +757,7 @@ class SitemapSeeding(ResolutionListener):
     async def _spider_opened(self) -> None:
         """Open the spool, and add the sitemaps that the spider names."""
         self._context.engine.before_closing(Stage.SEEDING, self._before_closing)
-        await self._since.begin()
+        await self._since.load_date()
         await self._upkeep.begin()
         async for url in in_slices(own_sitemaps(self._context.crawler)):
             self._add_own(url)
@@ -754,13 +774,16 @@ class SitemapSeeding(ResolutionListener):
                 {"url": url},
                 extra=self._context.extra,
             )
-        self._discovery.count(url_without_user)
+        self._discovery.count_if_new(url_without_user)
         origin = Origin.from_url(url)
-        self._seed(self._add_listed(origin, resolve_all(origin.robots_url, [url])))
+        # As if this URL were all that a robots.txt lists.
+        resolving = resolve_all(origin.robots_url, [url])
+        self._run_adding(self._add_listed(origin, resolving))
 
-    async def _keep_up(self) -> None:
-        """Open the spool, or write what couldn't be written. Called every second."""
-        self._feeder.forget()
+    async def _open_or_flush(self) -> None:
+        """Open the spool, or write to it what couldn't be written. Called every
+        second."""
+        self._feeder.forget_finished_pages()
         is_opened_now = await self._spool.open_or_flush()
         if not is_opened_now:
             return
@@ -773,47 +796,50 @@ class SitemapSeeding(ResolutionListener):
             )
 
     def _spider_idle(self) -> None:
-        """Keep the crawl open while there is something to do."""
-        if self._spool.over:
+        """Keep the crawl open while there are pages to schedule, or sitemaps to read or
+        to add."""
+        if self._spool.seeding_over:
             return
-        self._feeder.forget()
+        self._feeder.forget_finished_pages()
         if self._feeder.is_busy or self._adding or not self._spool.opened:
             raise DontCloseSpider
 
     @property
     def _has_unfinished(self) -> bool:
         """Whether there are sitemaps or pages that this process has yet to deal with.
-        What is in a scheduler that processes share may be for another process."""
+        If processes share the scheduler, another process may deal with what it holds,
+        so the answer is False."""
         if self._context.engine.scheduler_is_foreign:
             return False
-        return self._spool.unread() > 0 or self._feeder.pages_left > 0
+        return self._spool.count_unread() > 0 or self._feeder.pages_left > 0
 
     async def _before_closing(self) -> None:
-        """Decide what becomes of what waits, while the scheduler still takes
-        requests."""
-        self._spool.begin_ending()
+        """Decide what becomes of sitemaps and pages that wait, while the scheduler
+        still takes requests."""
+        self._spool.note_closing()
         self._complete_if_all_was_seen()
-        # Sitemaps that are on their way into the spool count as left, too.
-        while self._adding and not self._spool.over:
+        # Wait until all sitemaps are in the spool, since those that aren't read count
+        # as left.
+        while self._adding and not self._spool.seeding_over:
             await pause()
         if self._spool.durable:
             return  # the next run gets what waits
-        if self._context.engine.scheduler_outlives:
+        if self._context.engine.scheduler_outlives:  # and so keeps what it gets now
             await self._hand_over_everything()
         self._report_unfinished()
-        self._spool.end()
+        self._spool.end_seeding()
 
     def _complete_if_all_was_seen(self) -> None:
         """Note, for ``REP_SITEMAP_SINCE``, that this crawl has seen all that sitemaps
         listed, if it has."""
         # If this crawl has read nothing (the sites were down, say), the next one must
         # still request pages that were changed before this one began.
-        has_read = self._log.has_read or self._spool.had_done
+        has_read = self._log.has_read or self._spool.has_done_sitemaps
         started_at = self._spool.started_at
-        if started_at is None or self._spool.over or not has_read:
+        if started_at is None or self._spool.seeding_over or not has_read:
             return
         if not self._has_unfinished:
-            self._since.complete(started_at)
+            self._since.note_all_seen(started_at)
 
     async def _hand_over_everything(self) -> None:
         """Move all pages to the scheduler, which keeps them."""
@@ -826,7 +852,7 @@ class SitemapSeeding(ResolutionListener):
 
     def _report_unfinished(self) -> None:
         """Count the sitemaps that were not read, and log what ends with the crawl."""
-        unread = self._spool.unread()
+        unread = self._spool.count_unread()
         self._context.stats.set_value("rep/sitemaps/unread", unread)
         if self._spool.durable:
             return
@@ -859,13 +885,14 @@ class SitemapSeeding(ResolutionListener):
     async def _spider_closed(self, reason: str) -> None:
         """Report what is left, and close the spool."""
         if self._spool.durable:
-            # Only now, sitemaps that were on their way have been read.
+            # Only now, sitemaps that were being fetched have been read.
             self._report_unfinished()
-        self._spool.end()
+        self._spool.end_seeding()
         if reason == "finished":
             self._warn_of_no_seeds()
-        self._feeder.outstanding.close()
-        self._feeder.forget()
-        self._feeder.gauge()
+        self._feeder.outstanding.finish_passed_pages()
+        self._feeder.forget_finished_pages()
+        self._feeder.set_waiting_stat()
+        # Write what couldn't be written so far, a last time.
         await self._upkeep.now(last=True)
         await run_in_thread(self._spool.close)

@@ -1,7 +1,7 @@
 """Decides which entries of a sitemap become requests, and why the others do not (REP.md
 section 9). Entries on another host wait in the spool (seeding/spool.py) until it is
-known whether that host's robots.txt lists the sitemap. That is the proof that they
-need (the "location scope" of sitemaps.org)."""
+known whether that host's robots.txt lists the sitemap. That is the proof that such
+entries need (the "location scope" of sitemaps.org)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MAX_ENTRY_JSON = 65_536
 # The requests for all pages of one entry have at most this many characters of JSON
 # together. (Each alternate is a page with the same entry.)
 _MAX_ENTRY_JSON_IN_ALL = 1 << 20
-# Of a longer entry, only this many characters of its lastmod are left.
+# Of an entry with more characters, only the lastmod is left, cut to this many.
 _MAX_DATE = 100
 # At most this many alternate URLs of one entry are requested. More can only be an
 # attack.
@@ -61,28 +61,31 @@ _encode = json.JSONEncoder(default=str, skipkeys=True).encode
 # While a sitemap is read, the sites of at most this many URL prefixes are remembered.
 _MAX_PREFIXES = 10_000
 
-# When it is known what a host lists, this many of the pages that wait for that are
-# accepted or rejected at a time. After that, the event loop has its turn.
+# When it is known which sitemaps a host lists, this many of the host's waiting pages
+# are accepted or rejected at a time. After that, the event loop has its turn.
 _PAGES_SETTLED_AT_A_TIME = 200
 # At most this many origins are asked for their robots.txt, as proof, at a time.
 _MAX_SITES_ASKED = 16
-# Seconds after which an origin counts as silent, and no longer takes the place of
-# others.
+# An origin that doesn't answer for so many seconds counts as silent, and another origin
+# gets its place.
 _SECONDS_UNTIL_SILENT = 2.0
 # The answers of at most this many silent origins are awaited, since each is a fetch in
 # flight.
 _MAX_SILENT = 128
-# So many sites of a source are tried when it is the source's turn.
+# When it is a source's turn, at most this many of its sites are tried, until one is
+# found at which nobody is looking yet.
 _UNPROVEN_SITES_TRIED_AT_A_TURN = 128
-# Seconds until the next look at an unreachable origin.
+# Seconds until the next look at an origin about which nothing could be decided.
 _SECONDS_UNTIL_NEXT_LOOK = 0.25
 
 # Each origin gets at most this many warnings, since an index may list 50,000 missing
 # sitemaps.
 _MAX_WARNINGS = 5
-# The warnings of at most this many origins are counted (further origins share one
-# count), and at most this many sitemaps are remembered as Undecided.
-_MAX_REMEMBERED = 10_000
+# Problems are counted for at most this many origins. Further ones share one count.
+_MAX_ORIGINS_WITH_PROBLEMS = 10_000
+# At most this many sitemaps are remembered while all their accepted pages wait for a
+# proof (Undecided).
+_MAX_UNDECIDED = 10_000
 
 
 class Reason(Enum):
@@ -111,7 +114,7 @@ class Reason(Enum):
         return f"rep/sitemaps/rejected/{self.name.lower()}"
 
 
-CHOSEN = {
+AS_EXPECTED = {
     Reason.FILTERED,
     Reason.OLD,
     Reason.NEW,
@@ -120,7 +123,7 @@ CHOSEN = {
     Reason.KNOWN,
     Reason.START,
 }
-"""Reasons that the project has chosen, or for which nothing is lost."""
+"""Reasons that call for no warning: the project has chosen them, or nothing is lost."""
 
 
 def host_of(origin: Origin) -> str:
@@ -134,8 +137,8 @@ def host_of(origin: Origin) -> str:
 
 def entry_as_json(entry: SitemapEntry, pages: int) -> str:
     """Return an entry, without its URL, as JSON; what JSON doesn't know becomes text.
-    The requests for this many *pages* get it. If it is too long for that, only its
-    ``lastmod`` is left."""
+    The requests for this many *pages* carry the text. If it is too long for that, only
+    the entry's ``lastmod`` is left."""
     fields = {name: value for name, value in entry.items() if name != "loc"}
     lastmod = fields.get("lastmod")
     if not lastmod:
@@ -156,7 +159,7 @@ class ListedSitemap(NamedTuple):
 
     url: str
     host: str
-    """The origin that it is fetched from."""
+    """The origin that the sitemap is fetched from."""
 
 
 class SiteOfPrefix(NamedTuple):
@@ -191,15 +194,16 @@ class Selection:
         self._discovery = context.discovery
         self._cache = context.origins.cache
         led_by = Origin.from_url(sitemap.origin)
+        # Pages on this host need no proof.
         self._host = host_of(led_by)
-        # With REP_SITEMAP_CROSS_HOST = "site", pages of this domain need no proof.
+        # With REP_SITEMAP_CROSS_HOST = "site", pages of this domain need none, either.
         self._domain: str | None = None
         if self._settings.sitemap_cross_host == "site":
             self._domain = registrable_domain(led_by.host)
         # How many pages sitemaps of this origin have brought so far.
         self._origin_urls = context.spool.counts(sitemap.origin).urls
-        # This encodes the URLs of entries. Hosts that aren't ASCII take time, so those
-        # of one sitemap have a limit.
+        # This encodes the URLs of entries. To encode hosts that aren't ASCII takes
+        # time, so only some of them are encoded for one sitemap.
         self._encode = Encoder(MAX_LISTED_IDN)
         # What _site_for() returned for prefixes of URLs. (Most URLs of a sitemap have
         # the same prefix.)
@@ -207,8 +211,9 @@ class Selection:
         self.accepted = 0
         """How many entries were accepted."""
         self.unproven = 0
-        """How many of these wait for the robots.txt of their host."""
+        """How many of the accepted entries wait for the robots.txt of their host."""
         self.rejected: Counter[Reason] = Counter()
+        """How many entries were rejected, by the reason."""
         self.undated = 0
         """How many entries have a lastmod that is not a date."""
 
@@ -238,7 +243,8 @@ class Selection:
         rejected = self.rejected
         rejected[Reason.BROKEN] += broken
         rejected[Reason.FILTER_ERROR] += failures
-        # A filter may add entries. Then none count as dropped.
+        # A filter may add entries, so that the difference is negative. Then no entry
+        # counts as dropped.
         rejected[Reason.FILTERED] += max(0, dropped)
         return kept
 
@@ -259,8 +265,9 @@ class Selection:
         return kept
 
     def _reason_of_date(self, entry: SitemapEntry) -> Reason | None:
-        """Return why the project doesn't want an entry with this date; None if it
-        does, or if the date is missing or can't be read (which is counted)."""
+        """Return why the project doesn't want *entry*, given its date. None if the
+        project wants it, or if the date is missing or can't be read (which is
+        counted)."""
         since, until = self._since, self._settings.sitemap_until
         lastmod = entry.get("lastmod")
         if not lastmod:
@@ -300,7 +307,7 @@ class Selection:
             address = resolve_sitemap(str(loc).strip(), encode=self._encode)
         except ValueError:
             return Reason.INVALID
-        url = address.url.partition("#")[0]
+        url = address.url.partition("#")[0]  # without its fragment
         if not self._options.follows(url):
             return Reason.NOT_FOLLOWED
         if len(self.sitemap.lineage) >= self._settings.sitemap_max_depth:
@@ -318,11 +325,12 @@ class Selection:
         )
         new = len(added.new)
         beyond_limit = len(added.beyond_limit)
+        known_before = len(accepted) - new - beyond_limit
         self.accepted += new
         self.rejected[Reason.LIMIT] += beyond_limit
-        self.rejected[Reason.KNOWN] += len(accepted) - new - beyond_limit
+        self.rejected[Reason.KNOWN] += known_before
         for url in added.new:
-            self._discovery.count(url)
+            self._discovery.count_if_new(url)
 
     # Entries that are pages
 
@@ -345,6 +353,7 @@ class Selection:
         for entry in entries:
             urls = [entry.get("loc")]
             alternates = entry.get("alternate")
+            # A sitemap_filter may have put anything there.
             if self._options.alternate_links and isinstance(alternates, list | tuple):
                 urls += alternates[:_MAX_ALTERNATES]
             entry_json = entry_as_json(entry, len(urls))
@@ -354,6 +363,7 @@ class Selection:
     async def _page_of(self, loc: Any, entry_json: str) -> AcceptedPage | Reason:
         """Return the page at *loc*, or why it isn't requested."""
         try:
+            # The prefix is the URL's beginning: its scheme, host and port.
             url, prefix = self._encode.page(loc)
             site = self._by_prefix.get(prefix)
             if site is None:
@@ -380,12 +390,13 @@ class Selection:
         if needs_proof:
             state = self._cache.get(origin)
             has_robots = state is not None and not state.unreachable
-        number = self._spool.site(
+        number = self._spool.site_number(
             str(origin),
             self.sitemap.origin,
             proven=not needs_proof,
             has_robots=has_robots,
         )
+        # Without a number, the sitemaps already name too many hosts.
         site: SiteOfPrefix | Reason = Reason.HOSTS
         if number is not None:
             site = SiteOfPrefix(number, needs_proof)
@@ -401,7 +412,7 @@ class Selection:
             return False
         if mode == "site" and self._domain is not None:
             return registrable_domain(origin.host) != self._domain
-        return True
+        return True  # on another host, in the mode "strict"
 
     def _add_pages(self, accepted: list[AcceptedPage]) -> None:
         """Put pages into the spool, and count them."""
@@ -419,8 +430,8 @@ class Undecided:
     these pages are all rejected in the end, nothing was taken from the sitemap."""
 
     waiting: int = 0
-    """How many pages wait. They are added when the sitemap has been read to its end;
-    pages that are rejected before then make the number negative meanwhile."""
+    """How many pages wait. All are counted when the sitemap has been read to its end.
+    Pages that are rejected before then make the number negative meanwhile."""
     last_reason: Reason | None = None
     """Why the last page was rejected."""
 
@@ -429,9 +440,9 @@ class SitemapLog:
     """Reports what became of sitemaps: in the log, the stats and the record."""
 
     def __init__(self, context: CrawlContext, tell: Callable[..., None]) -> None:
-        """*tell* puts a line on record: ``Recorder.tell``."""
+        """*tell* is ``Recorder.tell``, which puts a line on record."""
         self._context = context
-        self._tell = tell
+        self._put_line_on_record = tell
         self.has_read = False
         """Whether a sitemap was read in this run."""
         # How many problems each origin's sitemaps had.
@@ -443,11 +454,11 @@ class SitemapLog:
         # Undecided sitemaps, by URL.
         self._undecided: dict[str, Undecided] = {}
 
-    def read(self, sitemap_kind: Kind, selection: Selection) -> None:
+    def note_read(self, sitemap_kind: Kind, selection: Selection) -> None:
         """Report that a sitemap was read, and what was selected from it."""
         sitemap = selection.sitemap
         accepted = selection.accepted
-        rejected = +selection.rejected  # without zeros
+        rejected = +selection.rejected  # + leaves out the reasons with 0 entries
         self.has_read = True
         self._count_entries(selection, rejected)
         self._record(
@@ -460,8 +471,8 @@ class SitemapLog:
         )
         self._log_result(sitemap_kind, selection, rejected)
         if accepted and accepted == selection.unproven:
-            # All accepted pages wait for a proof. If there is none for any of them,
-            # nothing was taken from this sitemap, which is worth a warning.
+            # All accepted pages wait for a proof. If no page gets one, nothing was
+            # taken from this sitemap, which is worth a warning.
             self._count_waiting(sitemap.origin, sitemap.url, accepted)
 
     def _count_entries(self, selection: Selection, rejected: Counter[Reason]) -> None:
@@ -502,14 +513,16 @@ class SitemapLog:
             "problem": problem,
             "entries": counted(selection.reader.count, "entry", "entries"),
         }
-        # Something was accepted, or the project has chosen that nothing is.
-        is_as_expected = accepted > 0 or CHOSEN.issuperset(rejected)
+        # Something was accepted, or there is a good reason why nothing was.
+        is_as_expected = accepted > 0 or AS_EXPECTED.issuperset(rejected)
         if is_as_expected and not problem:
             self._log_read.log(message, values, self._context.spider)
         else:
             self.warn(sitemap.origin, message, **values)
 
-    def refused(self, origin: str, sitemap: str, reason: Reason, count: int) -> None:
+    def note_refused(
+        self, origin: str, sitemap: str, reason: Reason, count: int
+    ) -> None:
         """Note that *count* entries of *sitemap*, to which *origin* led, have waited
         for a proof, and were rejected."""
         self._context.stats.inc_value(reason.stat, count)
@@ -519,15 +532,16 @@ class SitemapLog:
         self, origin: str, url: str, entries: int, reason: Reason | None = None
     ) -> None:
         """Note that this many more *entries* of the sitemap at *url* wait. If the
-        number is negative, this many were rejected for this *reason*. Warn if none is
-        left."""
+        number is negative, this many were rejected for this *reason*. Warn if no entry
+        is left, and so nothing was taken from the sitemap."""
+        # pop(), so that the sitemap is put behind the others below.
         undecided = self._undecided.pop(url, None) or Undecided()
         undecided.waiting += entries
         if reason is not None:
             undecided.last_reason = reason
         if undecided.waiting:
             self._undecided[url] = undecided
-            if len(self._undecided) > _MAX_REMEMBERED:
+            if len(self._undecided) > _MAX_UNDECIDED:
                 oldest = next(iter(self._undecided))
                 del self._undecided[oldest]
         elif undecided.last_reason is not None:
@@ -535,7 +549,7 @@ class SitemapLog:
             message = "Nothing was taken from sitemap %(url)s: its entries are %(why)s"
             self.warn(origin, message, url=url, why=undecided.last_reason.value)
 
-    def failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
+    def note_failed(self, sitemap: SitemapRow, why: str, *, expected: bool) -> None:
         """Log that *sitemap* can't be read: as a warning unless that was *expected*."""
         self._context.stats.inc_value("rep/sitemaps/failed")
         self._record(sitemap, failed=why)
@@ -575,15 +589,15 @@ class SitemapLog:
             "rejected": rejected or {},
             "failed": failed,
         }
-        self._tell(
+        self._put_line_on_record(
             "sitemap", sitemap.url, sitemap.origin, reason=reason, sitemap=fields
         )
 
     def warn(self, origin: str, message: str, /, **values: Any) -> None:
         """Log a problem with an origin's sitemaps: the first ones as warnings, others
         at DEBUG level."""
-        has_room = len(self._problems) < _MAX_REMEMBERED
-        # Origins for which there is no room share one count.
+        has_room = len(self._problems) < _MAX_ORIGINS_WITH_PROBLEMS
+        # Origins for which there is no room share one count, whose key is empty.
         key = ""
         if has_room or origin in self._problems:
             key = origin
@@ -599,8 +613,8 @@ class SitemapLog:
 
 class Verifier:
     """Accepts or rejects pages that wait in the spool because they are on another host
-    than their sitemap. Accepts them if that host's robots.txt lists the sitemap (the
-    proof). Looks at a few sites at a time."""
+    than their sitemap. They are accepted if that host's robots.txt lists the sitemap
+    (the proof). Looks at a few sites (see Site in seeding/spool.py) at a time."""
 
     def __init__(self, context: SeedingContext, log: SitemapLog) -> None:
         self._crawl = context.crawl
@@ -612,25 +626,27 @@ class Verifier:
         self._max_silent = _MAX_SILENT
         if not crawler.settings.getbool("TWISTED_REACTOR_ENABLED", True):
             # Without a Twisted reactor, only half of CONCURRENT_REQUESTS robots.txt
-            # files are fetched at a time (origins/flights.py). Half of these are left
-            # to requests of the crawl, so a quarter is for proofs. Silent origins keep
-            # their places.
+            # files are fetched at a time (origins/flights.py). Half of these fetches
+            # are left to requests of the crawl, so a quarter is for proofs. Silent
+            # origins keep their places.
             self._max_asked = max(2, concurrency_of(crawler) // 4)
             self._max_silent = 0
-        # Sites that have one of the _max_asked places, by number. They are being looked
-        # at, or were a moment ago.
+        # Sites that have one of the _max_asked places, by the site's number. They are
+        # being looked at, or were a moment ago.
         self._asked: dict[int, Site] = {}
         # Sites that have lost their place to another one, since their origins didn't
         # answer soon. They are still being looked at.
         self._silent: dict[int, Site] = {}
 
-    def begin(self) -> None:
-        """Look at some of the sites whose pages wait for a proof; their sources take
-        turns."""
+    def look_at_some_sites(self) -> None:
+        """Begin to look at some of the sites whose pages wait for a proof. Their
+        sources take turns."""
         sources = self._spool.unproven
-        sources_without_site = 0  # in a row
+        # How many sources in a row had no site to look at. If that is so for all
+        # sources, there is nothing more to begin.
+        sources_without_site = 0
         while sources_without_site < len(sources):
-            is_ending = self._spool.over or self._spool.ending
+            is_ending = self._spool.seeding_over or self._spool.crawl_closing
             if is_ending or len(self._asked) >= self._max_asked:
                 return
             site = self._next_site(sources.next_source())
@@ -652,7 +668,8 @@ class Verifier:
         for _ in range(min(len(waiting), _UNPROVEN_SITES_TRIED_AT_A_TURN)):
             number, site = next(iter(waiting.items()))
             waiting.move_to_end(number)  # the next turn is another site's
-            if number not in self._asked and number not in self._silent:
+            is_looked_at = number in self._asked or number in self._silent
+            if not is_looked_at:
                 return site
         return None
 
@@ -667,14 +684,15 @@ class Verifier:
         be tried again, it keeps the place a moment longer, so that it isn't tried
         again at once."""
         is_settled = False
+        # If the origin doesn't answer soon, the site loses its place.
         silence_timer = call_later(_SECONDS_UNTIL_SILENT, self._make_silent, site)
         try:
-            is_settled = await self._try(site)
+            is_settled = await self._try_to_settle(site)
         except sqlite3.Error:
             pass  # the file has failed for too long, which is logged
         finally:
             silence_timer.cancel()
-            is_done = is_settled or self._spool.ending
+            is_done = is_settled or self._spool.crawl_closing
             pause_seconds = 0 if is_done else _SECONDS_UNTIL_NEXT_LOOK
             call_later(pause_seconds, self._free_place, site)
 
@@ -685,7 +703,7 @@ class Verifier:
         self._spool.wake()  # for the next site
         self._crawl.engine.wake()  # the crawl may be over
 
-    async def _try(self, site: Site) -> bool:
+    async def _try_to_settle(self, site: Site) -> bool:
         """Accept or reject the pages of *site* once it is known which sitemaps its
         origin lists, or the time for that (REP_HOLD_MAX_WAIT) is over. Return False if
         the site is to be tried again."""
@@ -700,6 +718,7 @@ class Verifier:
         # What is known of the origin's robots.txt; None: it must be fetched.
         state = self._origins.cache.get(origin)
         if state is None and seconds_left > 0:
+            # Fetch the robots.txt.
             source = Origin.from_url(site.named_by)
             # A public source must not lead us to a private address
             # (origins/targets.py).
@@ -719,6 +738,8 @@ class Verifier:
                         return False
                 except Exception:  # noqa: BLE001 (the crawl ends; or a misconfiguration, logged elsewhere)
                     return False
+        # Find out which sitemaps it lists. An origin that is unreachable for now is
+        # tried again.
         listed_urls: Collection[str] = ()
         if state is not None and not state.unreachable:
             listed_urls = await listed_by(state)
@@ -729,15 +750,19 @@ class Verifier:
             is_worth_waiting = self._origins.policy.is_worth_waiting(state)
             if is_worth_waiting and seconds_left > 0:
                 return False
-        while site.waiting and not self._spool.ending:
-            await self._spool.retry(self._settle, site, listed_urls, reason)
+        # Accept or reject the pages.
+        while site.waiting and not self._spool.crawl_closing:
+            await self._spool.retry(self._decide_on_pages, site, listed_urls, reason)
             await pause()
         if reason is Reason.UNPROVEN:
-            # The fetch must not keep the crawl open if nobody else waits for it.
+            # A fetch that still goes on must not keep the crawl open if nobody else
+            # waits for it.
             self._origins.flights.abandon(origin)
         return True
 
-    def _settle(self, site: Site, listed_urls: Collection[str], reason: Reason) -> None:
+    def _decide_on_pages(
+        self, site: Site, listed_urls: Collection[str], reason: Reason
+    ) -> None:
         """Accept the next pages of *site* whose sitemaps are among *listed_urls*, and
         reject others for this *reason*."""
         pages = self._spool.next_pages(site, _PAGES_SETTLED_AT_A_TIME)
@@ -748,16 +773,16 @@ class Verifier:
                 accepted.append(page)
             else:
                 refused[page.sitemap_url] += 1
-        self._spool.settle(site, pages, accepted)
+        self._spool.accept_or_reject(site, pages, accepted)
         for url, count in refused.items():
-            self._log.refused(site.named_by, url, reason, count)
+            self._log.note_refused(site.named_by, url, reason, count)
 
 
 def _has_place(source: str, sites: dict[int, Site], limit: int) -> bool:
     """Whether another site that *source* names may be added to *sites*, of which there
-    may be *limit*. A source may have no more of them than places are left, so that
-    there is always one for another source. The limit itself is checked elsewhere:
-    *sites* may be full."""
+    may be *limit*. A source may add its first site in any case (whether *sites* are
+    full is checked elsewhere), and further ones only while more places are left than
+    it has sites, so that it can't take them all."""
     sites_of_source = [site for site in sites.values() if site.named_by == source]
     places_left = limit - len(sites)
     return not sites_of_source or len(sites_of_source) < places_left
@@ -775,9 +800,9 @@ def registrable_domain(host: str) -> str | None:
 
 @cache
 def _extractor() -> TLDExtract:
-    # Without URLs, it never uses the network. Without a folder, it never uses another
-    # program's copy of the list. With private domains, two users of github.io are two
-    # sites.
+    # Without URLs, tldextract never uses the network. Without a folder, it never uses
+    # another program's copy of the list of public suffixes. With private domains, two
+    # users of github.io are two sites.
     return TLDExtract(
         cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
     )

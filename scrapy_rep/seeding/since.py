@@ -35,12 +35,12 @@ class Since:
         if isinstance(setting, datetime):
             self.date = setting
         # The value in the storage as the crawl began.
-        self._stored: str | None = None
-        # When this crawl began, in seconds since the epoch. None until it has seen all
-        # that sitemaps listed.
+        self._stored_at_start: str | None = None
+        # When this crawl began, in seconds since the epoch. None until the crawl has
+        # seen all that sitemaps listed.
         self._began_at: float | None = None
 
-    async def begin(self) -> None:
+    async def load_date(self) -> None:
         """Ask the storage for the date, if the setting is ``"last"``."""
         if not self._is_last:
             return
@@ -51,8 +51,8 @@ class Since:
         spider = self._context.spider
         spider_name = "" if spider is None else spider.name
         name = _NAME_PREFIX + spider_name
-        self._stored = await storage.load_value(name)
-        last_began_at = self._read(self._stored)
+        self._stored_at_start = await storage.load_value(name)
+        last_began_at = self._seconds_of(self._stored_at_start)
         self.date = moment_of(last_began_at)
         storage.replace_at_close(name, self._value_for_next)
         if last_began_at is None:
@@ -79,9 +79,9 @@ class Since:
             extra=self._context.extra,
         )
 
-    def complete(self, began_at: float) -> None:
-        """Note that this crawl has seen all that sitemaps listed. *began_at*: when it
-        began, in seconds since the epoch."""
+    def note_all_seen(self, began_at: float) -> None:
+        """Note that this crawl has seen all that sitemaps listed. *began_at*: when the
+        crawl began, in seconds since the epoch."""
         self._began_at = began_at
 
     def _value_for_next(self, value: str | None, *, reason: str) -> str | None:
@@ -90,18 +90,20 @@ class Since:
         began_at = self._began_at
         if reason != _ENDED_IN_ORDER or began_at is None:
             return None
-        other_began_at = self._read(value)
+        # The value is when another crawl of this spider began.
+        other_began_at = self._seconds_of(value)
         if other_began_at is None:
             return iso(began_at)
-        if value == self._stored:
-            # Nobody has changed the value since this run began. A later date stays,
-            # since it may be of a crawl between two runs with this JOBDIR.
+        if value == self._stored_at_start:
+            # Nobody has changed the value since this run began. If it is later than
+            # when this crawl began, it stays, since it may be of a crawl between two
+            # runs with this JOBDIR.
             return iso(max(other_began_at, began_at))
-        # A crawl of this spider that ran beside this one has ended, and each may have
-        # read sitemaps for the other: the earlier beginning counts.
+        # The other crawl ran beside this one, and has ended. Each may have read
+        # sitemaps for the other, so the earlier beginning counts.
         return iso(min(other_began_at, began_at))
 
-    def _read(self, value: str | None) -> float | None:
+    def _seconds_of(self, value: str | None) -> float | None:
         """Return a stored date in seconds since the epoch; None if it is missing,
         damaged or in the future. (A clock that was wrong must not keep pages away.)"""
         date = read_date(value) if value else None

@@ -42,14 +42,17 @@ FILE_NAME = "rep-sitemaps.sqlite"  # under JOBDIR
 RETRY_SECONDS = 1.0
 """How long to wait after the file, or the scheduler, has failed."""
 
+# The states of sitemaps in the file.
+
 WAITING = 0
 """State of a sitemap that is to be requested."""
 ASKED = 1
 """State of a sitemap that was requested, and is neither read nor failed."""
 DONE = 2
-"""State of a sitemap that was read, or will never be."""
+"""State of a sitemap that was read, or never will be: no run requests it again."""
 FAILED = 3
-"""State of a sitemap that may be read by the next run: its host was down, say."""
+"""State of a sitemap that couldn't be read (its host was down, say), and that the next
+run requests again."""
 
 # For what the columns hold, see SitemapRow, OriginCounts, Site and Page below. Queries
 # for sitemaps that wait say "state = 0" as the index does: SQLite uses the index only
@@ -81,7 +84,7 @@ any number of hosts."""
 
 
 class NewPage(NamedTuple):
-    """A page that is to be added."""
+    """A page that is to be added to the file. (There it gets a row of its own.)"""
 
     site: int
     """The number of its :class:`Site`."""
@@ -89,20 +92,23 @@ class NewPage(NamedTuple):
     """The number of the sitemap that lists it."""
     url: str
     entry: str
-    """What the sitemap says about it, as JSON."""
+    """What the sitemap says about the page, as JSON."""
 
 
 class Page(NamedTuple):
     """A page that waits, as it was read from the file."""
 
     id: int
+    """The page's row."""
     sitemap: int
+    """The number of the sitemap that lists the page."""
     url: str
     entry: str
-    """What the sitemap says about it, as JSON."""
+    """What the sitemap says about the page, as JSON."""
     sitemap_url: str
     chain: str
-    """As in :class:`SitemapRow`, with a space between two URLs."""
+    """The indexes that led to the sitemap, as in :class:`SitemapRow`, but with a space
+    between two URLs."""
 
     @property
     def lineage(self) -> tuple[str, ...]:
@@ -111,8 +117,8 @@ class Page(NamedTuple):
 
     @property
     def listing(self) -> dict[str, Any]:
-        """What its sitemap says about it, as users get it in
-        ``request.meta["rep_sitemap"]``."""
+        """What its sitemap says about the page, as users get it in
+        ``request.meta["rep_sitemap"]``. The first two keys are always there."""
         entry = json.loads(self.entry)
         return {"lastmod": None, "alternate": [], **entry, "sitemap": self.sitemap_url}
 
@@ -121,16 +127,17 @@ class Found(IntEnum):
     """How a sitemap was found. Stored as a number."""
 
     LISTED = 0
-    """A robots.txt, an index or the spider lists it."""
+    """A robots.txt, an index or the spider lists the sitemap."""
     GUESSED = 1
-    """Nobody lists it. It has one of the usual paths (GUESSES in seeding/loader.py)."""
+    """Nobody lists the sitemap. It would be at one of the usual paths (GUESSES in
+    seeding/loader.py)."""
     LINKED = 2
-    """A page links to it."""
+    """A page links to the sitemap."""
 
     @classmethod
     def of(cls, number: object) -> Found:
-        """Return what *number* means; LISTED if it means nothing, since others may have
-        written it."""
+        """Return what *number* means; LISTED if it means nothing, since other programs
+        may have written it."""
         for member in cls:
             if member == number:
                 return member
@@ -143,18 +150,18 @@ class SitemapRow(NamedTuple):
     id: int
     url: str
     host: str
-    """The origin that it is fetched from."""
+    """The origin that the sitemap is fetched from."""
     origin: str
-    """The origin whose robots.txt led to it."""
+    """The origin whose robots.txt led to the sitemap."""
     chain: tuple[str, ...]
-    """The URLs of the indexes that led to it, the one that the robots.txt lists
-    first."""
+    """The URLs of the indexes that led to the sitemap. First comes the one that the
+    robots.txt lists."""
     found: Found
 
     @property
     def lineage(self) -> tuple[str, ...]:
         """The URLs of its indexes and its own. Entries on another host count only if
-        the robots.txt of that host lists one of these."""
+        the robots.txt of that host lists one of these URLs."""
         return (*self.chain, self.url)
 
 
@@ -164,17 +171,17 @@ class OriginCounts(NamedTuple):
     files: int
     """To how many sitemaps the origin has led."""
     urls: int
-    """How many pages from these were added."""
+    """How many pages from these sitemaps were added."""
 
 
 class AddedSitemaps(NamedTuple):
-    """What became of sitemaps that were to be added. Those that were known already
+    """What became of sitemaps that were to be added. Sitemaps that were known already
     are in neither list."""
 
     new: list[str]
-    """URLs of those that were added."""
+    """URLs of sitemaps that were added."""
     beyond_limit: list[str]
-    """URLs of those that were not, since their origin may bring no more."""
+    """URLs of sitemaps that were not added, since their origin may bring no more."""
 
 
 @dataclass(slots=True)
@@ -184,7 +191,7 @@ class Site:
     are two sites."""
 
     id: int
-    """Its number, which the rows of its pages have."""
+    """The number by which the rows of its pages refer to the site."""
     origin: str
     """The origin of the pages."""
     named_by: str
@@ -193,49 +200,51 @@ class Site:
     """Whether the pages may be requested. Otherwise *origin* has yet to prove that it
     lists the sitemaps."""
     position: int
-    """The row of the last page that was taken in this run."""
+    """The row of the last page that was taken in this run. Pages after it wait."""
     sent: int
-    """Pages with rows up to this one may have gone to the scheduler before, in an
+    """Pages with rows up to this number may have gone to the scheduler before, in an
     earlier run, say."""
     waiting: int = 0
-    """How many of its pages wait."""
+    """How many pages of the site wait."""
     asked_at: float | None = None
     """When *origin* was first asked for its proof, in seconds of the monotonic
     clock."""
 
 
 def count_down(counter: Counter[T], key: T) -> None:
-    """Count one less of *key*; if none is left, remove it from *counter*."""
+    """Count one less of *key*. At 0, remove *key* from *counter*."""
     counter[key] -= 1
     if counter[key] <= 0:
         del counter[key]
 
 
 class Sources:
-    """Sites with pages that wait, by their source: the origin whose sitemaps name them.
-    Sources take turns, and all sites that one source names share its turns, even if
-    they are 50,000."""
+    """Sites with pages that wait, by their source: the origin whose sitemaps name these
+    pages. Sources take turns, and all sites that one source names share its turns, even
+    if they are 50,000."""
 
     def __init__(self) -> None:
         # Sites by source, and then by number. The source whose turn is next comes
         # first, and so does the site.
         self._sites: OrderedDict[str, OrderedDict[int, Site]] = OrderedDict()
         self.sites = 0
-        """How many sites there are."""
+        """How many sites there are, of all sources."""
         self.waiting: Counter[str] = Counter()
-        """How many pages wait, by their source."""
+        """How many pages of each source wait."""
 
     def __len__(self) -> int:
         """How many sources there are."""
         return len(self._sites)
 
     def add(self, site: Site) -> None:
+        """Add *site*, which may be there already, to those of its source."""
         sites = self._sites.setdefault(site.named_by, OrderedDict())
         if site.id not in sites:
             self.sites += 1
         sites[site.id] = site
 
     def remove(self, site: Site) -> None:
+        """Remove *site*, if it is there; and its source, if that has no other site."""
         sites = self._sites.get(site.named_by)
         if sites is None or site.id not in sites:
             return
@@ -255,8 +264,8 @@ class Sources:
         return self._sites[source]
 
     def add_waiting(self, site: Site, pages: int) -> None:
-        """Add the number *pages*, which may be negative, to those of *site* that
-        wait."""
+        """Count this many *pages* of *site* more as waiting; less, if the number is
+        negative."""
         site.waiting += pages
         self.waiting[site.named_by] += pages
         if self.waiting[site.named_by] <= 0:
@@ -270,17 +279,19 @@ class _Recovered(NamedTuple):
     """Sites with pages that wait."""
     started_at: float
     """When the first run with this file began."""
-    has_done: bool
-    """Whether there are sitemaps with which an earlier run is done."""
+    has_done_sitemaps: bool
+    """Whether an earlier run is done with some sitemaps, so that they aren't read
+    again."""
 
 
 def _recover(db: sqlite3.Connection) -> _Recovered:
     """Read what an earlier run has left in the file, and prepare the file for this
     run."""
-    # Sitemaps that an earlier run has asked for, and not read, are asked for again.
+    # Sitemaps that an earlier run has requested, and not read, are requested again.
     db.execute(
         "UPDATE sitemaps SET state = ? WHERE state IN (?, ?)", (WAITING, ASKED, FAILED)
     )
+    # Sites with pages that wait, and how many.
     rows = db.execute(
         "SELECT site, origin, named_by, proven, cursor, count(*) "
         "FROM pages JOIN sites ON sites.id = site GROUP BY site"
@@ -292,31 +303,33 @@ def _recover(db: sqlite3.Connection) -> _Recovered:
             origin,
             named_by,
             bool(is_proven),
-            # Pages up to the cursor were not done, so they are taken again.
+            # The crawl was not done with pages up to the cursor whose rows are still
+            # there, so they are taken again, from the first one on.
             position=0,
             sent=cursor,
             waiting=pages,
         )
         sites.append(site)
     done = first_row(db, "SELECT 1 FROM sitemaps WHERE state = ? LIMIT 1", (DONE,))
-    has_done = done is not None
-    return _Recovered(sites, _started_at(db), has_done)
+    has_done_sitemaps = done is not None
+    return _Recovered(sites, _started_at(db), has_done_sitemaps)
 
 
 def _started_at(db: sqlite3.Connection) -> float:
     """Return when the first run with this file began; now, if the file doesn't say."""
     now = time.time()
+    # The first run writes the time. Later ones leave it as it is.
     db.execute("INSERT OR IGNORE INTO job VALUES (1, ?)", (now,))
     [started_at] = first_row(db, "SELECT started_at FROM job WHERE id = 1")
-    # Others may have written anything, and a clock may have been set back.
+    # Other programs may have written anything, and a clock may have been set back.
     if isinstance(started_at, float) and 0 < started_at <= now:
         return started_at
     return now
 
 
 class Spool:
-    """Keeps sitemaps and pages that wait. Methods that read raise ``sqlite3.Error``
-    while the file can't be used; what is written is kept in memory meanwhile."""
+    """Keeps sitemaps and pages that wait. While the file can't be used, methods that
+    read raise ``sqlite3.Error``, and what others write is kept in memory."""
 
     def __init__(
         self, directory: str | None, seconds: float, spider: Spider | None
@@ -338,31 +351,32 @@ class Spool:
         # This returns the rows for a query, or raises sqlite3.Error while the file
         # lacks what is only in memory.
         self._read = self._journal.read_latest
-        self._seconds = seconds
+        # How long seeding waits for a file that fails.
+        self._patience_seconds = seconds
         self.durable = directory is not None
         """Whether the file outlives the process."""
         self.opened = False
         """Whether the file has been opened and read."""
-        self.over = False
+        self.seeding_over = False
         """Whether seeding has ended for this run, since the crawl has, or since the
         file is damaged or has failed for too long."""
-        self.ending = False
+        self.crawl_closing = False
         """Whether the crawl is closing: nothing more is requested, and nobody waits for
-        the file. Under a JOBDIR, sitemaps that are on their way are still read."""
+        the file. Under a JOBDIR, sitemaps that were requested are still read."""
         self._listeners: list[Callable[[], None]] = []
         self.proven = Sources()
         """Sites whose pages wait for room in the scheduler."""
         self.unproven = Sources()
         """Sites whose pages wait for their origin's robots.txt."""
-        # All sites of these two, by number.
+        # All sites with pages that wait, proven or not, by number.
         self._sites: dict[int, Site] = {}
         self.waiting = 0
-        """How many pages wait, of all sites."""
+        """How many pages of all sites wait."""
         self.started_at: float | None = None
         """When the crawl began, in seconds since the epoch: with a JOBDIR, its first
         run. None until the file is open."""
-        self.had_done = False
-        """Whether an earlier run is done with some sitemaps, which aren't read
+        self.has_done_sitemaps = False
+        """Whether an earlier run is done with some sitemaps, so that they aren't read
         again."""
 
     async def open_or_flush(self) -> bool:
@@ -371,35 +385,35 @@ class Spool:
         recovered = None
         if self.opened:
             await self._journal.flush()
-        elif not self.over:
+        elif not self.seeding_over:
             recovered = await run_in_thread(self._journal.open, _recover)
         self._end_if_hopeless()
         if recovered is None:
             return False
         self.opened = True
         self.started_at = recovered.started_at
-        self.had_done = recovered.has_done
+        self.has_done_sitemaps = recovered.has_done_sitemaps
         for site in recovered.sites:
             pages = site.waiting
-            site.waiting = 0  # they are counted now
+            site.waiting = 0  # _add_waiting() counts the pages again
             self._add_waiting(site, pages)
         return True
 
-    def end(self) -> None:
+    def end_seeding(self) -> None:
         """Note that seeding has ended for this run."""
-        self.over = True
+        self.seeding_over = True
 
-    def begin_ending(self) -> None:
+    def note_closing(self) -> None:
         """Note that the crawl is closing, so that nothing more is requested."""
-        self.ending = True
+        self.crawl_closing = True
 
-    def notify(self, listener: Callable[[], None]) -> None:
-        """From now on, call *listener* when there may be something new to schedule."""
+    def call_when_woken(self, listener: Callable[[], None]) -> None:
+        """From now on, have :meth:`wake` call *listener*."""
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """Tell listeners that there may be something new to schedule, or room for
-        it."""
+        """Tell listeners that there may be something new to schedule, or room in the
+        scheduler."""
         for listener in self._listeners:
             listener()
 
@@ -407,29 +421,30 @@ class Spool:
         """End seeding for this run if the file is damaged, or has failed for too
         long."""
         if self._journal.damaged:
-            self.over = True
+            self.seeding_over = True
         failing_since = self._journal.failing_since
         if failing_since is not None:
             seconds = time.monotonic() - failing_since
-            if seconds >= self._seconds:
-                self.over = True
+            if seconds >= self._patience_seconds:
+                self.seeding_over = True
 
     async def retry(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call *step* until it doesn't raise ``sqlite3.Error``: that is, wait while the
-        file can't be used. Raise that error if seeding ends first."""
+        """Call *step*, again every second while it raises ``sqlite3.Error``, since the
+        file can't be used. Return what *step* returns. If seeding ends first, raise the
+        error."""
         while True:
             try:
                 return step(*args, **kwargs)
             except sqlite3.Error:
                 self._end_if_hopeless()
-                if self.over or self.ending:
+                if self.seeding_over or self.crawl_closing:
                     raise
             await pause(RETRY_SECONDS)
 
     def is_kept(self) -> bool:
-        """Whether the next run gets what waits, and what was requested and is not
-        finished."""
-        return self.durable and not self.over
+        """Whether the next run gets the sitemaps and pages that wait, or were requested
+        and are not finished."""
+        return self.durable and not self.seeding_over
 
     def waiting_of(self, origin: str) -> int:
         """Return how many pages wait that sitemaps of *origin* name."""
@@ -453,10 +468,11 @@ class Spool:
         """Add the sitemaps that *origin* has led to, unless they are known.
 
         :param hosts: the origin that each is fetched from, by the sitemap's URL
-        :param chain: the indexes that list them, see :class:`SitemapRow`
+        :param chain: the indexes that led to them, see :class:`SitemapRow`
         :param how: how they were found
         :param limit: how many *origin* may bring in all; None: any number
         """
+        # Find out which are unknown, and how many of these may be added.
         placeholders = ", ".join("?" for _ in hosts)
         query = f"SELECT url FROM sitemaps WHERE url IN ({placeholders})"  # noqa: S608 (ours)
         known_urls = {url for (url,) in self._read(query, *hosts)}
@@ -466,9 +482,9 @@ class Spool:
         if limit is not None:
             room = max(0, limit - counts.files)
         new = unknown[:room]
-        # All this is written in one transaction, so that the count agrees with the
-        # rows.
-        with self._journal.together():
+        # The sitemaps and their number are written in one transaction, so that they
+        # agree.
+        with self._journal.in_one_transaction():
             for url in new:
                 number = self._journal.new_id("sitemaps")
                 sitemap = SitemapRow(number, url, hosts[url], origin, chain, how)
@@ -480,17 +496,19 @@ class Spool:
         return AddedSitemaps(new, beyond_limit=unknown[room:])
 
     def next_sitemap(self, origin: str, host: str) -> SitemapRow | None:
-        """Return the next of the sitemaps to which *origin* has led and which are
-        fetched from *host*, and mark it as asked for."""
+        """Return the next waiting sitemap to which *origin* has led and which is
+        fetched from *host*, and mark the sitemap as asked for; None if there is
+        none."""
         condition = "origin = ? AND host = ? AND state = 0 ORDER BY id"
         sitemap = self._first_sitemap(condition, origin, host)
         if sitemap is not None:
             self.mark(sitemap, ASKED)
         return sitemap
 
-    def sitemap(self, url: str) -> SitemapRow | None:
+    def unfinished_sitemap(self, url: str) -> SitemapRow | None:
         """Return the sitemap at *url*; None if it is unknown, or this run is done with
         it."""
+        # WAITING and ASKED are less than DONE, FAILED is more.
         return self._first_sitemap(f"url = ? AND state < {DONE}", url)
 
     def mark(self, sitemap: SitemapRow, state: int) -> None:
@@ -519,13 +537,13 @@ class Spool:
         return SitemapRow(number, url, host, origin, indexes, Found.of(how))
 
     def is_waiting(self, url: str) -> bool:
-        """Whether a sitemap waits to be requested."""
+        """Whether the sitemap at *url* waits to be requested."""
         query = "SELECT 1 FROM sitemaps WHERE url = ? AND state = ?"
         return bool(self._read(query, url, WAITING))
 
-    def unread(self) -> int:
-        """Return how many sitemaps wait to be requested, or are on their way; 0 if that
-        can't be read."""
+    def count_unread(self) -> int:
+        """Return how many sitemaps wait to be requested, or were requested and are not
+        done; 0 if the file can't be read."""
         with suppress(sqlite3.Error):
             query = "SELECT count(*) FROM sitemaps WHERE state IN (?, ?)"
             return int(self._read(query, WAITING, ASKED)[0][0])
@@ -555,7 +573,7 @@ class Spool:
 
     # Pages
 
-    def site(
+    def site_number(
         self,
         origin: str,
         named_by: str,
@@ -563,8 +581,8 @@ class Spool:
         proven: bool = False,
         has_robots: bool = False,
     ) -> int | None:
-        """Return the number of a site, which is added if it is new. See :class:`Site`
-        for the parameters.
+        """Return the number of a site, which is added to the file if it is new. See
+        :class:`Site` for the parameters.
 
         None if *named_by* has already named too many other origins that need a proof.
         An origin whose robots.txt is known (*has_robots*) is added all the same, since
@@ -580,15 +598,16 @@ class Spool:
             if unproven_sites >= MAX_HOSTS:
                 return None
         number = self._journal.new_id("sites")
-        cursor = 0
+        cursor = 0  # none of its pages has gone to the scheduler
         self._journal.put("sites", (number, origin, named_by, int(proven), cursor))
         return number
 
     def _site_by_number(self, number: int) -> Site:
-        """Return a site, from the file if none of its pages wait."""
+        """Return a site, which is read from the file if none of its pages wait."""
         site = self._sites.get(number)
         if site is not None:
             return site
+        # All of its pages up to the cursor were taken, and none comes after it.
         query = "SELECT origin, named_by, proven, cursor FROM sites WHERE id = ?"
         [[origin, named_by, is_proven, cursor]] = self._read(query, number)
         return Site(
@@ -603,33 +622,35 @@ class Spool:
     def add_pages(self, origin: str, pages: list[NewPage]) -> None:
         """Add pages from sitemaps of *origin*."""
         counts = self.counts(origin)
-        with self._journal.together():
+        with self._journal.in_one_transaction():
             self._add_pages(pages)
-            if counts.files:
+            if counts.files:  # otherwise, the file has lost the origin's counts
                 urls = counts.urls + len(pages)
                 self._journal.put("origins", (origin, counts.files, urls))
 
     def _add_pages(self, pages: list[NewPage]) -> None:
         """Write *pages* into the file, and count them as waiting."""
         pages_by_site = Counter(page.site for page in pages)
-        # These are read before anything is written. If that fails, nothing was added.
+        # The sites are read before any page is written. If reading fails, no page was
+        # added.
         sites = [self._site_by_number(number) for number in pages_by_site]
         rows = [(self._journal.new_id("pages"), *page) for page in pages]
         self._journal.put("pages", *rows)
+        # Count the pages as waiting.
         for site in sites:
             self._add_waiting(site, pages_by_site[site.id])
         self.wake()
 
     def _add_waiting(self, site: Site, pages: int) -> None:
-        """Note that *pages* more pages of *site* wait. They may be its first
+        """Note that this many more *pages* of *site* wait. They may be its first
         ones."""
         self._sites[site.id] = site
         self._sources_of(site).add(site)
         self._count_waiting(site, pages)
 
     def _count_waiting(self, site: Site, pages: int) -> None:
-        """Add the number *pages*, which may be negative, to those of *site* that wait.
-        A site without any is forgotten."""
+        """Count this many *pages* of *site* more as waiting; less, if the number is
+        negative. A site of which no page waits is forgotten."""
         self.waiting += pages
         sources = self._sources_of(site)
         sources.add_waiting(site, pages)
@@ -642,7 +663,7 @@ class Spool:
         return self.proven if site.proven else self.unproven
 
     def next_pages(self, site: Site, limit: int) -> list[Page]:
-        """Return the next pages of a site, without taking them."""
+        """Return the next pages of a site, without taking them, *limit* at most."""
         rows = self._read(
             "SELECT pages.id, sitemap, pages.url, entry, sitemaps.url, chain "
             "FROM pages JOIN sitemaps ON sitemaps.id = sitemap "
@@ -655,36 +676,39 @@ class Spool:
             self._count_waiting(site, -site.waiting)
         return [Page(*row) for row in rows]
 
-    def take(self, site: Site, limit: int) -> Iterator[Page]:
-        """Yield the next pages of a site, and write its new cursor. A page counts as
-        taken once the next one is asked for. If the caller raises an exception, the
-        page will come again."""
+    def take_pages(self, site: Site, limit: int) -> Iterator[Page]:
+        """Yield the next pages of a site, *limit* at most, and write the site's new
+        cursor. A page counts as taken once the caller asks for the next one. If the
+        caller raises an exception instead, the page will come again."""
         pages = self.next_pages(site, limit)
-        if pages and pages[-1].id > site.sent:
+        if pages and pages[-1].id > site.sent:  # else the cursor is there already
             cursor = pages[-1].id
             row = (site.id, site.origin, site.named_by, int(site.proven), cursor)
             self._journal.put("sites", row)
         for page in pages:
             yield page
+            # The caller has dealt with the page.
             site.position = page.id
             self._count_waiting(site, -1)
 
-    def forget(self, rows: Iterable[int]) -> None:
+    def delete_pages(self, rows: Iterable[int]) -> None:
         """Delete these *rows* of pages, with which the crawl is done."""
         self._journal.delete("pages", *rows)
 
-    def settle(self, site: Site, pages: list[Page], accepted: list[Page]) -> None:
-        """Let those of *pages*, all of *site*, that are *accepted* go to the scheduler,
-        and reject the others."""
-        # Accepted pages move to the proven site of the same origin and source. A proven
-        # site is never refused, so "or 0" is only for mypy.
-        proven_site = self.site(site.origin, site.named_by, proven=True) or 0
+    def accept_or_reject(
+        self, site: Site, pages: list[Page], accepted: list[Page]
+    ) -> None:
+        """Let the *accepted* ones of *pages*, all of *site*, go to the scheduler.
+        Delete the others."""
+        # Accepted pages move to the proven site of the same origin and source.
+        # site_number() refuses no proven site, so "or 0" is only for mypy.
+        proven_site = self.site_number(site.origin, site.named_by, proven=True) or 0
         new_pages = []
         for page in accepted:
             moved = NewPage(proven_site, page.sitemap, page.url, page.entry)
             new_pages.append(moved)
         rows = [page.id for page in pages]
-        with self._journal.together():
+        with self._journal.in_one_transaction():
             self._add_pages(new_pages)
             self._journal.delete("pages", *rows)
         self._count_waiting(site, -len(pages))

@@ -27,8 +27,9 @@ misread what a newer one writes. An older version ignores fields that it doesn't
 so a new field needs no new schema."""
 
 # A text that compression takes for what came before the data, so that it finds
-# repetitions from the first byte on. (Most files are short, and look like this.) Stored
-# entries can't be unpacked without it, so it must never change.
+# repetitions from the first byte on. (Most entries are short, and consist of such
+# pieces.) It needn't be valid JSON: only its pieces count, so some break off. Stored
+# entries can't be unpacked without this text, so it must never change.
 _PRESET = (
     b'{"schema":1,"outcome":"unreachable","status":404,"hops":1,"url":"https://www.",'
     b'"unreachable_since":1800000000.0,"attempts":1,"dead_attempts":1,"next_attempt_at":18'
@@ -39,48 +40,50 @@ _PRESET = (
     b"User-agent: *\nDisallow: /wp-admin/\nAllow: /\nDisallow: /"
 )
 
-# Bytes that a body may unpack to. Ours are cut to MAX_BYTES; a damaged one may be
-# anything.
+# At most this many bytes of a body are unpacked. Bodies that we store are cut to
+# MAX_BYTES; a damaged one may be anything.
 _MAX_UNPACKED = 2 * MAX_BYTES
 
 MAX_ENTRY_HEADER = 262_144
-"""Bytes of a header. Storages don't even read a longer one, since another program that
-shares the cache may have written anything."""
+"""At most this many bytes of a header are read, since another program that shares the
+cache may have written anything."""
 
 MAX_PACKED = MAX_BYTES + 8_192
-"""Bytes of a packed body. Storages don't even read a longer one. It is more than
-MAX_BYTES, since what can't be compressed gets a little longer than it was."""
+"""At most this many bytes of a packed body are read. They are more than MAX_BYTES,
+since data that can't be compressed gets a little longer than it was."""
 
 BATCH = 500
-"""Origins in one call of a ``…_many`` method."""
+"""At most this many origins are in one call of a ``…_many`` method."""
 
 MAX_BATCH = 32 * 1024 * 1024
-"""Bytes of the bodies of one batch. Entries with further ones count as missing, and are
-fetched again."""
+"""At most this many bytes of bodies are read for one batch. Entries with further bodies
+count as missing, and their robots.txt files are fetched again."""
 
 MAX_TURNS = 1000
-"""Turns (:class:`Turn`) of an origin that may be reserved before another one: more than
-a fleet has processes."""
+"""At most this many turns (:class:`Turn`) of an origin may have been reserved before a
+new one. They are more than a fleet has processes."""
 
 MAX_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that ``datetime`` knows."""
 
 MAX_ENTRY_TEXT = 65_536
-"""Characters of a text in an entry: more than the longest URL has in a header line that
-HTTP clients accept."""
+"""A text in an entry has at most this many characters: more than the longest URL in a
+header line that HTTP clients accept."""
 
 MAX_VALUE = 1000
-"""Characters of a value that belongs to no origin, see :meth:`Storage.load_value`."""
+"""A value that belongs to no origin (:meth:`Storage.load_value`) has at most this many
+characters."""
 
 # A counter's highest value: more attempts than fit into a century, and far from any
 # overflow.
 _MAX_COUNT = 10**9
-# Characters of a bot wall's sign. (A newer version may know longer ones.)
+# The sign of a bot wall has at most this many characters. (A newer version may know
+# signs that are longer than ours.)
 _MAX_WALL = 100
-# Characters of a bad value that are quoted in a message.
+# So many characters of a bad value are quoted in a message.
 _VALUE_LENGTH = 80
-# Data of fewer bytes is compressed with little memory, since clearing more would take
-# longer than compressing.
+# Data of fewer bytes is compressed with little memory, since clearing more memory would
+# take longer than compressing.
 _SMALL = 2048
 # Bytes that an entry in memory takes besides its packed form: its key and its place in
 # a dictionary.
@@ -93,8 +96,8 @@ class UnreadableEntry(ValueError):
 
 def squeeze(data: bytes) -> bytes:
     """Return *data*, compressed. For a body, this is :attr:`Entry.packed`."""
-    # A small window and little memory for small data, see _SMALL. A negative number for
-    # the window means raw deflate, without header and checksum.
+    # Small data (see _SMALL) gets a small window and little memory. A negative number
+    # for the window means raw deflate, without header and checksum.
     is_small = len(data) < _SMALL
     window_bits = -12 if is_small else -15
     memory_level = 5 if is_small else 8
@@ -113,6 +116,8 @@ def unsqueeze(data: bytes) -> bytes:
 
     :raises UnreadableEntry: if *data* isn't what :func:`squeeze` returns
     """
+    # With the largest window, also data that was compressed with a small one can be
+    # unpacked.
     unsqueezer = zlib.decompressobj(-15, zdict=_PRESET)
     try:
         plain = unsqueezer.decompress(data, _MAX_UNPACKED)
@@ -166,10 +171,10 @@ class Entry:
     attempts: int = 0
     """Failures in the row."""
     dead_attempts: int = 0
-    """How many of them, since the last one of another kind, were failures to resolve
-    the host, to connect, or of TLS."""
+    """How many failures to resolve the host, to connect, or of TLS there were in the
+    row. A failure of another kind, unless it is a proxy's, begins the count anew."""
     proxy_attempts: int = 0
-    """How many of the failures were a proxy's."""
+    """How many failures in the row were a proxy's."""
     next_attempt_at: float = 0.0
     """When robots.txt may be requested again after the last failure."""
     not_before: float = 0.0
@@ -189,8 +194,8 @@ class Entry:
 
     def __call__(self) -> bytes:
         """Return :attr:`body`. So an entry can be passed where a function is wanted
-        that returns a body (``RobotsTxt`` in protocol/robotstxt.py); a closure for each
-        would take more memory."""
+        that returns a body (``RobotsTxt`` in protocol/robotstxt.py). A function made
+        for each entry would take more memory."""
         return self.body
 
     @property
@@ -234,7 +239,7 @@ class Entry:
     def header(self) -> str:
         """Return all but the body as JSON, without default values."""
         values: dict[str, Any] = {"schema": SCHEMA}
-        for item in fields(self):
+        for item in fields(self):  # those of the dataclass
             value = getattr(self, item.name)
             if item.name == "packed" or value == item.default:
                 continue
@@ -259,6 +264,7 @@ class Entry:
                 raise _newer(schema)
             # A newer version may have written fields that this one doesn't have.
             ours = {name: values[name] for name in _LIMITS if name in values}
+            # Like all defaults, "unreachable" isn't written.
             ours["outcome"] = Outcome(ours.get("outcome", "unreachable"))
             entry = cls(**ours, packed=packed)
             entry._check_values()
@@ -294,7 +300,7 @@ class Entry:
         if schema > SCHEMA:
             raise _newer(schema)
         length = int.from_bytes(data[1:5], "big")
-        end_of_header = 5 + length
+        end_of_header = 5 + length  # the schema and the length take 5 bytes
         header = unsqueeze(data[5:end_of_header])
         return cls.from_parts(header, data[end_of_header:])
 
@@ -361,6 +367,7 @@ def _limits_of_fields() -> dict[str, _Limits]:
             continue
         annotation = str(item.type).removesuffix(" | None")
         usual = _LIMITS_BY_ANNOTATION[annotation]
+        # All fields that may be None have None as their default.
         is_optional = item.default is None
         limits[item.name] = usual._replace(optional=is_optional)
     # Two fields have narrower limits than their annotations say.
@@ -387,12 +394,13 @@ class Turn(NamedTuple):
         """Return when to send the request, in the unit of *now*, the current time.
 
         *next_moment*: the stored time from which on the origin's next request may be
-        sent. One that is too far away, or isn't a number, doesn't count, since other
+        sent. A time that is too far away, or isn't a number, doesn't count, since other
         programs may have written it, or a clock was set back.
         """
         earliest = now + self.wait
         if isinstance(next_moment, int | float):
-            # The moment is this late if as many turns as possible come before this one.
+            # The next moment is this late if as many turns as possible come before this
+            # turn.
             latest = earliest + MAX_TURNS * self.seconds
             if earliest < next_moment <= latest:
                 return next_moment
@@ -404,8 +412,8 @@ class Storage:
 
     Scrapy creates one with ``from_crawler(crawler)`` if the class has it, else without
     arguments. A crawl calls the methods in threads, one at a time, so they may block
-    and need no locks. An exception is logged as a warning, and the crawl does without
-    the storage for a while.
+    and need no locks. If a method raises an exception, that is logged as a warning, and
+    the crawl does without the storage for a while.
 
     :meth:`load` and :meth:`save` are required; the other defaults suit a storage used
     by one process at a time. A crawl calls the ``…_many`` methods, with up to 500
@@ -415,7 +423,7 @@ class Storage:
     def load(self, origin: str) -> Entry | None:
         """Return the entry stored for *origin*, or None.
 
-        :raises UnreadableEntry: if it can't be read; it counts as absent
+        :raises UnreadableEntry: if the entry can't be read, and so counts as absent
         """
         raise NotImplementedError
 
@@ -465,8 +473,8 @@ class Storage:
         seconds: float,
     ) -> bool:
         """Give *owner* the exclusive right to fetch the robots.txt of *origin* for some
-        *seconds*, or renew it. Return whether *owner* has the lease now; False: another
-        owner does."""
+        *seconds*, or renew this right (the lease). Return whether *owner* has the lease
+        now; False: another owner has it."""
         return True
 
     def release(self, origin: str, owner: str) -> None:
@@ -482,7 +490,7 @@ class Storage:
         leased = set()
         for origin in origins:
             # None counts as True: a user's method without a return statement probably
-            # means it.
+            # means that the lease was given.
             if self.lease(origin, owner, seconds) is not False:
                 leased.add(origin)
         return leased
@@ -545,17 +553,17 @@ class BatchStorage(Storage):
 class MemoryStorage(Storage):
     """Entries in memory, packed: mostly a kilobyte each.
 
-    Beyond a number of entries or bytes, the least recently used are evicted. Over the
-    limit of bytes, entries larger than their share (``max_bytes / max_origins``) go
-    first, so that a hundred large files can't evict ten thousand ordinary ones. The
-    latest entry stays, whatever its size.
+    Beyond a number of entries or bytes, the least recently used entries are evicted.
+    Over the limit of bytes, entries larger than their share
+    (``max_bytes / max_origins``) go first, so that a hundred large files can't evict
+    ten thousand ordinary ones. The latest entry stays, whatever its size.
     """
 
     def __init__(self, max_origins: int, max_bytes: int) -> None:
         self._max_origins = max_origins
         self._max_bytes = max_bytes
         self._bytes = 0
-        """What all entries take."""
+        """How many bytes all entries take."""
         self._packed: dict[str, bytes] = {}
         """Entries by origin, the least recently used first. They are bytes, not
         objects, which takes half the memory, and the same code as on disk."""
@@ -572,7 +580,7 @@ class MemoryStorage(Storage):
         packed = self._packed.pop(origin, None)
         if packed is None:
             return None
-        # It is put back at the end, since now it is the most recently used one.
+        # The entry is put back at the end, since now it is the most recently used one.
         self._packed[origin] = packed
         if origin in self._large:
             self._large[origin] = self._large.pop(origin)
@@ -584,7 +592,7 @@ class MemoryStorage(Storage):
         self._packed[entry.origin] = packed
         size = _OVERHEAD_BYTES + len(packed)
         self._bytes += size
-        # Whether it is larger than its share, max_bytes / max_origins.
+        # That is: if it is larger than its share, max_bytes / max_origins.
         if size * self._max_origins > self._max_bytes:
             self._large[entry.origin] = None
         self.shrink(self._max_origins, self._max_bytes)
@@ -595,7 +603,8 @@ class MemoryStorage(Storage):
         while len(self._packed) > max_origins:
             self.drop(next(iter(self._packed)))
         while self._bytes > max_bytes and len(self._packed) > 1:
-            # If only one is large, it may be the latest entry, which stays.
+            # Large entries go first, unless there is only one: it may be the latest
+            # entry, which stays.
             has_large = len(self._large) > 1
             evictable = self._large if has_large else self._packed
             oldest = next(iter(evictable))

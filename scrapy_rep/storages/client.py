@@ -43,23 +43,23 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# How often a lease is renewed until it would end: more than once, since a renewal may
-# be late.
+# How often a lease is renewed in the time after which it would end: more than once,
+# since a renewal may be late.
 _RENEWALS = 3
 # Seconds for which an operation that failed isn't tried again.
 _RETRY_SECONDS = 10.0
-# The operations of a storage. Each may fail alone: a full disk may have room for a
-# lease.
+# The operations of a storage. Each may fail while others work: a full disk may have
+# room for a lease, and none for an entry.
 _LOADING = "load"
 _LEASING = "lease"
 _RELEASING = "release"
 _SAVING = "save"
 _CLOSING = "close"
 _RESERVING = "turn"
-# How many entries are kept while they can't be saved, and how many bytes of their
-# bodies. Beyond that, the oldest are dropped, and their robots.txt files are fetched
-# again in the next crawl.
+# At most this many entries are kept while they can't be saved. Beyond that, the oldest
+# are dropped, and their robots.txt files are fetched again in the next crawl.
 _MAX_UNSAVED = 10_000
+# The bodies of these entries have at most this many bytes in all.
 _MAX_UNSAVED_BYTES = 16_000_000
 # Where our own storages are, to suggest one to users who misspell its path.
 _PACKAGE = "scrapy_rep.storages"
@@ -71,7 +71,8 @@ _ROUNDING_SECONDS = 0.001
 
 
 class Successor(Protocol):
-    """Returns what replaces a stored value; None if nothing does."""
+    """A function that returns what replaces a stored *value*; None if nothing does.
+    *reason*: why the crawl ended."""
 
     def __call__(self, value: str | None, *, reason: str) -> str | None: ...
 
@@ -80,8 +81,9 @@ class Claim(NamedTuple):
     """A storage's answer to a process that may have to fetch a robots.txt."""
 
     entry: Entry | None
+    """The stored entry; None if there is none."""
     granted: bool
-    """Whether this process is to fetch it: no other one does."""
+    """Whether this process is to fetch the robots.txt, since no other one does."""
 
 
 class _PendingClaim(NamedTuple):
@@ -117,9 +119,9 @@ class _PendingValue(NamedTuple):
 
 
 class _Calls:
-    """Calls a storage for one process, blocking. A failure is logged once, and the
-    operation that failed is skipped for a while, as if the storage were empty, and
-    every lease free."""
+    """Calls a storage for one process, in threads, since calls block. A failure is
+    logged once, and the operation that failed is skipped for a while, as if the storage
+    were empty, and every lease free."""
 
     def __init__(
         self,
@@ -139,12 +141,13 @@ class _Calls:
         clock."""
 
     @property
-    def fails(self) -> bool:
+    def is_failing(self) -> bool:
         """Whether the last call of some operation failed."""
         return bool(self.again_at)
 
-    def works(self, operation: str) -> bool:
+    def may_try(self, operation: str) -> bool:
         """Whether *operation* works, or is due to be tried again."""
+        # An operation that has not failed may be tried at any time: from 0.0 on.
         return self.again_at.get(operation, 0.0) <= time.monotonic()
 
     def attempt(
@@ -155,14 +158,14 @@ class _Calls:
     ) -> T:
         """Return what *call* returns; *fallback* if it fails, or its *operation* failed
         recently."""
-        if not self.works(operation):
+        if not self.may_try(operation):
             return fallback
         try:
             result = call()
         except Exception as error:  # noqa: BLE001
             # A storage may raise anything: the disk is full, the server gone, the
             # user's class broken.
-            if not self.fails:
+            if not self.is_failing:
                 problem = "read" if operation == _LOADING else "written"
                 reason = text_of(error)
                 self._log(
@@ -173,7 +176,7 @@ class _Calls:
             self.again_at[operation] = time.monotonic() + _RETRY_SECONDS
             return fallback
         has_failed_before = self.again_at.pop(operation, None) is not None
-        if has_failed_before and not self.fails:
+        if has_failed_before and not self.is_failing:
             self._log(logging.INFO, f"The robots.txt cache ({self._name}) works again.")
         return result
 
@@ -183,6 +186,7 @@ class _Calls:
 
     def claim(self, pending: list[_PendingClaim], to_renew: list[str]) -> list[Claim]:
         """Renew the leases of *to_renew*, and return an answer to each of *pending*."""
+        # Take leases for origins whose stored entries aren't good enough.
         entries = self._load([claim.origin for claim in pending])
         wanted = []
         for claim in pending:
@@ -190,8 +194,8 @@ class _Calls:
                 wanted.append(claim.origin)
         leased = self._lease([*to_renew, *wanted])
         granted = leased.intersection(wanted)
-        # Another process may have saved its answer since entries were loaded. Then
-        # there is nothing to fetch.
+        # Another process may have saved its answer since the entries were loaded. Then
+        # there is nothing to fetch, and the lease ends.
         entries |= self._load(list(granted))
         settled_meanwhile = set()
         for claim in pending:
@@ -199,6 +203,7 @@ class _Calls:
                 settled_meanwhile.add(claim.origin)
         self._release(list(settled_meanwhile))
         granted -= settled_meanwhile
+        # Answer all claims.
         answers = []
         for claim in pending:
             entry = entries.get(claim.origin)
@@ -207,8 +212,9 @@ class _Calls:
         return answers
 
     def _lease(self, origins: list[str]) -> set[str]:
-        """Return which *origins* to fetch: all, if the storage fails."""
-        if not origins or not self.works(_LOADING):
+        """Return the *origins* whose leases this process has now: all, if the storage
+        fails, so that each process fetches for itself."""
+        if not origins or not self.may_try(_LOADING):
             return set(origins)
 
         def lease() -> set[str]:
@@ -258,8 +264,8 @@ class _Calls:
         )
 
     def take_turns(self, pending: list[_PendingTurn]) -> list[float | None]:
-        """Return the moment of each turn, by the monotonic clock; None for each if the
-        storage fails."""
+        """Return the moment of each turn, by the monotonic clock. If the storage fails,
+        return None for each turn."""
         waits = self.attempt(_RESERVING, None, lambda: self._reserve(pending))
         if waits is None:
             return [None for _ in pending]
@@ -269,7 +275,8 @@ class _Calls:
         return [now + wait for wait in waits]
 
     def _reserve(self, pending: list[_PendingTurn]) -> list[float]:
-        """Return for how many seconds each turn has to wait."""
+        """Return for how many seconds each turn has to wait. ``ValueError`` if the
+        storage returns impossible waits."""
         now = time.monotonic()
         turns = []
         for asked in pending:
@@ -284,8 +291,8 @@ class _Calls:
         return waits
 
     def load_value(self, name: str) -> str | None:
-        """Return a value; None if there is none, or the storage fails; "" if it can't
-        be one that was saved."""
+        """Return the value that is stored as *name*; None if there is none, or the
+        storage fails; "" if the storage returns what can't have been saved."""
 
         def load() -> object:
             return self.storage.load_value(name)
@@ -303,7 +310,8 @@ class _Calls:
         name: str,
         successor: Callable[[str | None], str | None],
     ) -> None:
-        """Store what *successor* makes of the value; None: leave it as it is."""
+        """Store what *successor* makes of the value that is stored as *name*. If it
+        returns None, leave the value as it is."""
 
         def replace() -> None:
             value = successor(self.load_value(name))
@@ -332,10 +340,11 @@ class StorageClient:
         storage: Storage,
         lease_seconds: float,
     ) -> None:
-        """*lease_seconds*: how long others wait at most for a process that died."""
-        assert crawler.stats is not None
+        """*lease_seconds*: after this time, a lease ends that isn't renewed. So others
+        wait no longer than that for a process that died."""
+        assert crawler.stats is not None  # Scrapy has made them before
         self._stats = crawler.stats
-        self._down = Gauge(crawler.stats, "rep/down/cache")
+        self._down_stat = Gauge(crawler.stats, "rep/down/cache")
         """The stat that is 1 while the storage fails (``Gauge`` in engine/log.py)."""
         self._calls = _Calls(crawler, storage, lease_seconds)
         self.name = type(storage).__name__
@@ -356,13 +365,14 @@ class StorageClient:
         self._unsaved: dict[str, Entry] = {}
         """The latest answer of each origin that isn't saved yet, oldest first."""
         self._unsaved_bytes = 0
+        """How many bytes the bodies of these entries have."""
         self._successors: dict[str, Successor] = {}
         """What replaces a value when the storage closes, by the value's name."""
 
         self._leased: set[str] = set()
         """Origins whose leases this process has, and keeps for now."""
         self._renewal_timer: CallLaterResult | None = None
-        """Fires when these leases are to be renewed."""
+        """Fires when all leases are to be renewed."""
         self._retry_timer: CallLaterResult | None = None
         """Fires when a storage that could save nothing is to be tried again."""
         self._running = False
@@ -371,7 +381,7 @@ class StorageClient:
         """Fires when the storage is closed; None before :meth:`close`."""
         self._ended = False
         """Whether the storage is closed or closing: nothing is asked of it any more."""
-        self._reason = ""
+        self._closing_reason = ""
         """Why the crawl ended."""
         # Signals refer to a method weakly. A closure would stay in the table of
         # handlers, which belongs to the process, and keep the crawl in memory.
@@ -381,7 +391,7 @@ class StorageClient:
         """Return the stored entry; if it isn't good enough (*is_enough* is called in a
         thread), try to take the lease. While the storage fails there are no entries,
         and every process may fetch."""
-        if self._ended or not self._calls.works(_LOADING):
+        if self._ended or not self._calls.may_try(_LOADING):
             return Claim(None, granted=True)
         pending = _PendingClaim(origin, is_enough, Deferred())
         self._pending_claims[pending] = None
@@ -389,10 +399,10 @@ class StorageClient:
         try:
             return await maybe_deferred_to_future(pending.answer)
         except BaseException:
-            # The asker was cancelled, or thrown away. If the thread still gets the
-            # lease, _answer_claims() gives it back.
+            # Whoever asked was cancelled, or thrown away. The lease is given back; if
+            # the thread gets it only later, _answer_claims() gives it back.
             self._pending_claims.pop(pending, None)
-            self.give_back(origin)
+            self.give_back_lease(origin)
             raise
 
     async def turn(
@@ -405,7 +415,7 @@ class StorageClient:
         next request to *origin*; None if the storage fails. That is at least *wait*
         seconds from now, and *seconds* after the requests of all processes that share
         the storage."""
-        if self._ended or not self._calls.works(_RESERVING):
+        if self._ended or not self._calls.may_try(_RESERVING):
             return None
         earliest = time.monotonic() + wait
         pending = _PendingTurn(origin, seconds, earliest, Deferred())
@@ -430,14 +440,14 @@ class StorageClient:
         self._successors[name] = successor
 
     def publish(self, entry: Entry) -> None:
-        """Save *entry*, then end its origin's lease. If nothing can be saved now, the
+        """Save *entry*, then end its origin's lease. If no entry can be saved now, the
         lease ends all the same, so that others may fetch, and *entry* is saved once the
         storage works again."""
-        self._keep(entry)
-        self.give_back(entry.origin)
+        self._keep_unsaved(entry)
+        self.give_back_lease(entry.origin)
         self._begin_work()
 
-    def give_back(self, origin: str) -> None:
+    def give_back_lease(self, origin: str) -> None:
         """End the lease of *origin*, if this process has it."""
         if origin in self._leased:
             self._leased.remove(origin)
@@ -447,12 +457,13 @@ class StorageClient:
     async def close(self, reason: str = "") -> None:
         """Finish what is pending, end all leases and close the storage. *reason*: why
         the crawl ended."""
-        self._reason = reason
+        self._closing_reason = reason
         for timer in (self._retry_timer, self._renewal_timer):
             if timer is not None:
                 timer.cancel()
-        # What failed is tried at once, since this is the last chance. The dictionary is
-        # a new one, since a thread may be changing the old one.
+        # Operations that failed may be tried at once (from 0.0 on), since this is the
+        # last chance. The dictionary is a new one, since a thread may be changing the
+        # old one.
         self._calls.again_at = dict.fromkeys(self._calls.again_at, 0.0)
         self._to_release |= self._leased
         self._leased.clear()
@@ -460,13 +471,14 @@ class StorageClient:
         self._begin_work()
         await maybe_deferred_to_future(self._all_done)
 
-    def _keep(self, entry: Entry) -> None:
-        """Keep *entry* until it is saved. Beyond the limits, the oldest are lost."""
-        self._forget(entry.origin)
+    def _keep_unsaved(self, entry: Entry) -> None:
+        """Keep *entry* until it is saved. Beyond the limits, the oldest entries are
+        lost."""
+        self._forget_unsaved(entry.origin)
         self._unsaved[entry.origin] = entry
         self._unsaved_bytes += len(entry.packed)
         while self._has_too_many_unsaved:
-            self._forget(next(iter(self._unsaved)))
+            self._forget_unsaved(next(iter(self._unsaved)))
             self._stats.inc_value("rep/cache/unsaved")
 
     @property
@@ -475,7 +487,7 @@ class StorageClient:
         is_too_large = self._unsaved_bytes > _MAX_UNSAVED_BYTES and count > 1
         return count > _MAX_UNSAVED or is_too_large
 
-    def _forget(self, origin: str) -> None:
+    def _forget_unsaved(self, origin: str) -> None:
         """Keep the unsaved entry of *origin* no longer, if there is one."""
         entry = self._unsaved.pop(origin, None)
         if entry is not None:
@@ -491,7 +503,7 @@ class StorageClient:
     def _can_save(self) -> bool:
         """Whether there is something to save, and saving works or is due to be tried
         again."""
-        return bool(self._unsaved) and self._calls.works(_SAVING)
+        return bool(self._unsaved) and self._calls.may_try(_SAVING)
 
     @property
     def _has_work(self) -> bool:
@@ -509,7 +521,8 @@ class StorageClient:
         """Call the storage until nothing is pending; then close it, if :meth:`close`
         was called."""
         while self._has_work:
-            # A batch of each, so that no claim has to wait until everything is written.
+            # A batch of each kind, so that no claim has to wait until everything is
+            # written.
             await self._take_turns()
             await self._load_values()
             await self._answer_claims()
@@ -518,7 +531,7 @@ class StorageClient:
         if self._all_done is not None:  # close() was called
             self._ended = True
             for name, successor in self._successors.items():
-                replacement = partial(successor, reason=self._reason)
+                replacement = partial(successor, reason=self._closing_reason)
                 await run_in_thread(self._calls.replace_value, name, replacement)
             close = self._calls.storage.close
             await run_in_thread(self._calls.attempt, _CLOSING, None, close)
@@ -544,7 +557,7 @@ class StorageClient:
 
     async def _answer_claims(self) -> None:
         """Answer a batch of claims, and renew leases."""
-        # Leases that were given back meanwhile are renewed no more.
+        # A lease that was given back meanwhile is not in _leased, and isn't renewed.
         renewed = [
             origin for origin in self._to_renew[:BATCH] if origin in self._leased
         ]
@@ -554,7 +567,8 @@ class StorageClient:
         if not (pending or renewed):
             return
         claims = await run_in_thread(self._calls.claim, pending, renewed)
-        self._down.set(self._calls.fails)
+        self._down_stat.set(self._calls.is_failing)
+        # Note which leases were granted, and answer whoever still waits.
         for asked, claim in zip(pending, claims, strict=True):
             if claim.granted:
                 self._leased.add(asked.origin)
@@ -562,8 +576,9 @@ class StorageClient:
             if asked in self._pending_claims:
                 del self._pending_claims[asked]
                 asked.answer.callback(claim)
-            elif claim.granted:  # the asker was cancelled meanwhile
-                self.give_back(asked.origin)
+            elif claim.granted:  # whoever asked was cancelled meanwhile
+                self.give_back_lease(asked.origin)
+        # Renew the leases in time.
         is_closing = self._all_done is not None
         if self._leased and self._renewal_timer is None and not is_closing:
             seconds = self._calls.lease_seconds / _RENEWALS
@@ -586,29 +601,29 @@ class StorageClient:
         if not (entries or to_release):
             return
         is_saved = await run_in_thread(self._calls.write, entries, to_release)
-        self._down.set(self._calls.fails)
+        self._down_stat.set(self._calls.is_failing)
         if is_saved:
             for entry in entries:
                 # A newer entry may have replaced this one meanwhile.
                 if self._unsaved.get(entry.origin) is entry:
-                    self._forget(entry.origin)
+                    self._forget_unsaved(entry.origin)
         elif self._all_done is None:
             # The client isn't closing, so there is a next time. The first entry may be
             # why nothing was saved, so it is put behind the others.
             first = self._unsaved.get(entries[0].origin)
             if first is not None:
-                self._keep(first)
+                self._keep_unsaved(first)
             self._retry_timer = call_later(_RETRY_SECONDS, self._begin_work)
         else:  # closing: there is no next time
             self._stats.inc_value("rep/cache/unsaved", len(self._unsaved))
             for origin in list(self._unsaved):
-                self._forget(origin)
+                self._forget_unsaved(origin)
 
     def _leases_to_end_after(self, entries: list[Entry]) -> list[str]:
-        """Return which leases may end once *entries* are saved. When others see that a
-        lease has ended, its origin's answer should be there. So a lease whose answer is
-        saved by a later call ends after that call. If nothing can be saved now
-        (*entries* is empty), all may end."""
+        """Return the origins whose leases may end once *entries* are saved. When other
+        processes see that a lease has ended, its origin's answer should be there. So a
+        lease whose answer is saved by a later call ends after that call. If no entry
+        can be saved now (*entries* is empty), all leases may end."""
         saved = {entry.origin for entry in entries}
         origins = []
         for origin in self._to_release:
@@ -636,7 +651,9 @@ def make_storage(crawler: Crawler, settings: RepSettings) -> Storage:
 
 
 def _hint(name: object, error: Exception) -> str:
-    """Return a sentence about what to do, after a space; empty if we don't know."""
+    """Return a sentence about what to do, after a space; empty if we don't know. *name*
+    is what REP_CACHE_STORAGE holds."""
+    # The name of the module that can't be imported.
     missing = (error.name or "") if isinstance(error, ImportError) else ""
     if missing.startswith("redis"):
         return ' Try "pip install scrapy-rep[redis]".'
@@ -654,6 +671,7 @@ def _meant_by(path: str) -> str:
     ours = (_PACKAGE.partition(".")[0], "storages")
     if package and not get_close_matches(package, ours):
         return ""
+    # Case is ignored in the comparison.
     names = {storage.lower(): storage for storage in _OUR_STORAGES}
     similar = get_close_matches(name.lower(), names, n=1, cutoff=_SIMILARITY)
     if not similar:

@@ -23,8 +23,8 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-# Characters of the name of a table or index that an error shows: in a file that isn't
-# ours, it may have any length.
+# An error shows at most this many characters of the name of a table or index, which in
+# a file that isn't ours may have any length.
 _NAME_LENGTH = 80
 
 
@@ -42,8 +42,8 @@ def connect(path: Path | None, seconds: float) -> sqlite3.Connection:
 
 
 def _decode(data: bytes) -> str:
-    # This is sqlite3's default, but for "replace". Without that, one row with invalid
-    # text would fail every query that meets it.
+    # sqlite3 decodes text like this by default, but without "replace". Then one row
+    # with invalid text would fail every query that meets the row.
     return data.decode("utf-8", "replace")
 
 
@@ -76,6 +76,7 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
     A file that has other tables counts as damaged, and so does one with another index
     or constraint, which could make saving slow, or refuse it.
     """
+    # What SQLite makes of the schema, in an example, is compared with the file.
     with closing(sqlite3.connect(":memory:")) as example:
         example.executescript(schema)
         ours = _schema_of(example)
@@ -84,6 +85,7 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
         first_row(db, "PRAGMA journal_mode = WAL")  # kept in the file
         db.executescript(f"BEGIN IMMEDIATE; {schema} COMMIT;")
     elif theirs != ours:
+        # ^ leaves the pairs of name and statement that only one of them has.
         different = {name for name, _ in ours.items() ^ theirs.items()}
         first = min(different)[:_NAME_LENGTH]
         message = f"its tables are not those of scrapy-rep: {first}"
@@ -97,10 +99,10 @@ def create_tables(db: sqlite3.Connection, schema: str) -> dict[str, list[Any]]:
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether *error* says that the file itself is damaged, or isn't the one that it
-    should be. Setting it aside wouldn't help against other errors: a lock, a full disk,
-    a read-only folder."""
-    # Those other errors are of subclasses of DatabaseError, mostly OperationalError.
+    """Whether *error* says that the file itself is damaged, or isn't one of ours. Only
+    then does it help to set the file aside, and not against other errors: a lock, a
+    full disk, a read-only folder."""
+    # Other errors are of subclasses of DatabaseError, mostly OperationalError.
     return type(error) is sqlite3.DatabaseError
 
 
@@ -123,14 +125,15 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     """Rename the SQLite file at *path*, or what is left of it, with a warning;
     ``OSError`` if that fails.
 
-    Windows renames no file that a process has open. Then all stays as it is, to be
-    tried again: the other process will find the file damaged as well, and close it.
+    Windows renames no file that a process has open. Then the files stay as they are,
+    and the caller tries again later: the other process will find the file damaged as
+    well, and close it.
     """
     moment = time.time_ns()
     aside = path.with_name(f"{path.name}.unreadable-{moment}")
-    # The file itself comes first: if it can't be renamed, all stays together. The
-    # others, which SQLite keeps beside it, must go, too, since SQLite would take them
-    # for part of the next file of that name.
+    # The file itself comes first: if it can't be renamed, all files stay together. The
+    # other files, which SQLite keeps beside it, must go, too, since SQLite would take
+    # them for part of the next file of that name.
     for suffix in ("", "-wal", "-shm", "-journal"):
         part = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError):
@@ -146,14 +149,14 @@ def set_aside(path: Path, error: Exception, spider: Spider | None = None) -> Non
     )
 
 
-# Seconds to wait for a lock in the event loop, which must not be blocked. Nobody else
-# should lock a journal.
+# Seconds to wait for a lock in the event loop, which must not be blocked. (Nobody else
+# should lock a journal.)
 _LOOP_LOCK_SECONDS = 0.005
 # Seconds to wait for a lock while a journal is opened or closed, where blocking is
 # allowed.
 _THREAD_LOCK_SECONDS = 1.0
-# Changes in one transaction after a failure: few, since a request may have a large
-# body.
+# After a failure, so many changes are written in one transaction: few, since a change
+# may be a request with a large body.
 _CHANGES_AT_ONCE = 10
 # The highest number that a row of the table has, or had before it was deleted. Others
 # may have written anything to the file, so numbers near the end of SQLite's integers,
@@ -163,8 +166,8 @@ SELECT max(coalesce((SELECT max(id) FROM {table} WHERE id <= 1 << 62), 0),
            coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = '{table}'
                      AND typeof(seq) = 'integer' AND seq BETWEEN 0 AND 1 << 62), 0))
 """
-# Seconds since the last failure until the log says that the file can be used again. (On
-# a full disk, deletions make room for a moment, over and over.)
+# Only when the last failure is so many seconds ago, the log says that the file can be
+# used again. (On a full disk, deletions make room for a moment, over and over.)
 _CALM_SECONDS = 10.0
 
 
@@ -179,10 +182,10 @@ class Journal:
 
     Changes are in the file when :meth:`put` and :meth:`delete` return, and survive a
     kill of the process, but not always a power cut. What can't be written now (the disk
-    is full or read-only, the file locked, damaged or not open) is kept in memory, the
-    latest version of each row, until :meth:`flush` can write it. Callers see no error,
-    and limit what they add while :attr:`failing_since` is set. The log says once that
-    the file fails, and once that it works again.
+    is full or read-only, the file locked, damaged or not open) is kept in memory, as
+    the latest version of each row, until :meth:`flush` can write it. Callers see no
+    error, and limit what they add while :attr:`failing_since` is set. The log says once
+    that the file fails, and once that it works again.
     """
 
     def __init__(
@@ -212,15 +215,16 @@ class Journal:
         self._if_damaged = if_damaged
         crawler = getattr(spider, "crawler", None)  # a spider of a test may have none
         stats = crawler.stats if crawler is not None else None
-        self._gauge = Gauge(stats, gauge)
+        self._down_stat = Gauge(stats, gauge)
         self._db: sqlite3.Connection | None = None
         """None before :meth:`open`, after :meth:`close`, and if the file could not be
         opened."""
         self._pending: dict[_Place, _Row | None] = {}
         """Changes that the file doesn't have, in the order in which they came; None:
         the row is to be deleted."""
-        self._writes = True
-        """Whether changes are written at once; not within :meth:`together`."""
+        self._writes_at_once = True
+        """Whether changes are written at once. Within :meth:`in_one_transaction`, they
+        aren't."""
         self._failed_at = 0.0
         """When the file failed last, by the monotonic clock."""
         self._failed_read: tuple[str, _Row] | None = None
@@ -236,7 +240,7 @@ class Journal:
         """The statements that put and delete rows, by table."""
 
     def open(self, recover: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Open or create the file, setting a damaged one aside. Return what *recover*
+        """Open or create the file, and set a damaged one aside. Return what *recover*
         returns for the connection; None if the file can't be used now. Blocks."""
         set_up = partial(self._set_up, recover)
         try:
@@ -252,7 +256,7 @@ class Journal:
             return None
         self.failing_since = None
         self.damaged = False
-        self._gauge.set(False)
+        self._down_stat.set(False)
         self._log_if_usable_again()
         return recovered
 
@@ -288,6 +292,7 @@ class Journal:
     ) -> None:
         """Note how to write and delete rows of *table*. *key*: the column with the
         key."""
+        # A placeholder for the value of each column.
         marks = ", ".join("?" for _ in range(columns))
         put = f"INSERT OR REPLACE INTO {table} VALUES ({marks})"  # noqa: S608 (all ours)
         delete = f"DELETE FROM {table} WHERE {key} = ?"  # noqa: S608 (all ours)
@@ -295,7 +300,7 @@ class Journal:
         self._delete_statements[table] = delete
 
     def _set_lock_seconds(self, db: sqlite3.Connection, seconds: float) -> None:
-        first_row(db, f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
+        first_row(db, f"PRAGMA busy_timeout = {1000 * seconds:.0f}")  # milliseconds
 
     # Rows
 
@@ -318,17 +323,17 @@ class Journal:
     def delete(self, table: str, *keys: object) -> None:
         """Delete the rows with these *keys*."""
         for key in keys:
-            self._pending[table, key] = None
+            self._pending[table, key] = None  # no row any more
         self._write()
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def in_one_transaction(self) -> Iterator[None]:
         """Write all changes of the block in one transaction, at its end."""
-        self._writes = False
+        self._writes_at_once = False
         try:
             yield
         finally:
-            self._writes = True
+            self._writes_at_once = True
             self._write()
 
     def unwritten(self, table: str, key: object) -> _Row | None:
@@ -360,7 +365,11 @@ class Journal:
     def _write(self) -> None:
         """Write what is pending. If writing fails at present, leave it to
         :meth:`flush`."""
-        if self._db is None or not self._writes or self.failing_since is not None:
+        if (
+            self._db is None
+            or not self._writes_at_once
+            or self.failing_since is not None
+        ):
             return
         try:
             self._write_oldest(self._db, len(self._pending))
@@ -388,11 +397,12 @@ class Journal:
         db = self._db
         if db is None:
             return
-        if self.failing_since is None:
+        if self.failing_since is None:  # so everything is written
             if time.monotonic() - self._failed_at >= _CALM_SECONDS:
                 self._log_if_usable_again()
             return
         try:
+            # Try the query again that failed, and then write.
             if self._failed_read is not None:
                 query, values = self._failed_read
                 db.execute(query, values).fetchall()
@@ -402,7 +412,7 @@ class Journal:
                 self._write_oldest(db, _CHANGES_AT_ONCE)
                 await pause()
             self.failing_since = None
-            self._gauge.set(False)
+            self._down_stat.set(False)
         except sqlite3.Error as error:
             self._note_failure(error)
 
@@ -412,7 +422,7 @@ class Journal:
             return
         if self._pending and self.path and not self.damaged:
             self._set_lock_seconds(self._db, _THREAD_LOCK_SECONDS)
-            self.failing_since = None
+            self.failing_since = None  # so that _write() tries
             self._write()
             if self._pending:
                 logger.warning(
@@ -421,7 +431,7 @@ class Journal:
                     extra={"spider": self._spider},
                 )
         if self.failing_since is None:
-            self._gauge.set(False)
+            self._down_stat.set(False)
             self._log_if_usable_again()
         self._db.close()
         self._db = None
@@ -429,12 +439,12 @@ class Journal:
     # What the log says
 
     def _note_failure(self, error: Exception) -> None:
-        """Note that the file can't be used, and log it unless the log says so
-        already."""
+        """Note that the file can't be used, because of *error*. Log this unless the log
+        says so already."""
         self._failed_at = time.monotonic()
         self.failing_since = self.failing_since or self._failed_at
         self.damaged = self.damaged or is_damaged(error)
-        self._gauge.set(True)
+        self._down_stat.set(True)
         if self.has_logged_failure:
             return
         self.has_logged_failure = True

@@ -32,17 +32,17 @@ from scrapy_rep.storages.base import (
 # A server that takes longer to answer counts as down for a while (_RETRY_SECONDS in
 # client.py).
 _TIMEOUT_SECONDS = 2.0
-# Keys in one call when iterating over all entries. Other clients of the server wait for
-# each call.
+# So many keys are asked for in one call when iterating over all entries: no more, since
+# other clients of the server wait for each call.
 _KEYS_AT_A_TIME = 500
 
 # The following are programs in Lua, which the server runs, so that nothing comes
 # between their steps.
 
-# Returns the values of KEYS, and no more than a batch may have, since other programs
-# that share the server may have written anything. A value that is longer than allowed,
-# or no string, is returned as an empty one. ARGV: the bytes that a value may have, and
-# those that all may have.
+# Returns the values of KEYS, with no more bytes than a batch may have, since other
+# programs that share the server may have written anything. A value that is longer than
+# allowed, or no string, is returned as an empty one. ARGV: how many bytes a value may
+# have, and how many all values together.
 _READ_SCRIPT = """
 local values = {}
 local room = tonumber(ARGV[2])
@@ -64,10 +64,11 @@ end
 return values
 """
 
-# Takes or renews the leases under KEYS, and returns a 1 for each that the owner has
-# now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A lease
-# counts as free if it has no end (lost in a restored dump), or one that is impossibly
-# late (ten times as late as a new lease's), or if its value is of another type.
+# Takes or renews the leases under KEYS, and returns a 1 for each lease that the owner
+# has now, a 0 for others. ARGV: the owner, and the milliseconds until a lease ends. A
+# lease counts as free if it has no end (which a restored dump may have lost), if its
+# end is impossibly late (ten times as late as a new lease's), or if its value is of
+# another type.
 _LEASE_SCRIPT = """
 local leased = {}
 for number, key in ipairs(KEYS) do
@@ -92,9 +93,9 @@ end
 
 # Reserves a turn for each of KEYS, which stand for an origin each, and returns how long
 # each turn has to wait. It computes that as Turn.moment() in base.py does, but in
-# milliseconds of the server's clock. ARGV: the most turns that may come before, then
-# the delay and the own wait of each turn. A key's value is the time from which on the
-# next request may be sent; at that time, the key expires.
+# milliseconds of the server's clock. ARGV: MAX_TURNS, then the delay and the own wait
+# of each turn. A key's value is the time from which on the next request may be sent; at
+# that time, the key expires.
 _TURN_SCRIPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -142,7 +143,7 @@ class RedisStorage(BatchStorage):
         import redis
 
         self._prefix = prefix
-        self._expiry = max(1, int(expiry))
+        self._expiry = max(1, int(expiry))  # the server takes whole seconds, not 0
         self._url = url
         redis.ConnectionPool.from_url(url)  # checks the URL, without a connection
 
@@ -162,7 +163,7 @@ class RedisStorage(BatchStorage):
         try:
             return cls(url, settings.cache_redis_prefix, settings.cache_expiry)
         except ValueError:
-            # Don't quote the reason, since it may contain the password.
+            # The reason isn't quoted, since it may contain the password.
             raise SettingsError(
                 "REP_CACHE_REDIS_URL is not the URL of a Redis server, such as "
                 "redis://localhost:6379/0."
@@ -177,8 +178,9 @@ class RedisStorage(BatchStorage):
         from redis.retry import Retry
 
         client_class = self.client_class or redis.Redis
-        # Try again once, on a new connection: an idle one may have been closed, or its
-        # server may have become a replica in a failover.
+        # After these errors, the client tries again once, on a new connection: an idle
+        # connection may have been closed, or its server may have become a replica in a
+        # failover.
         retried = (redis.ConnectionError, redis.ReadOnlyError)
         return client_class.from_url(
             self._url,
@@ -188,6 +190,8 @@ class RedisStorage(BatchStorage):
         )
 
     def _key(self, namespace: str, name: str) -> str:
+        """Return a key, whose *namespace* is ``entry``, ``body``, ``lease``, ``turn``
+        or ``value``."""
         return f"{self._prefix}:{namespace}:{name}"
 
     def _keys(self, namespace: str, names: Iterable[str]) -> list[str]:
@@ -200,7 +204,8 @@ class RedisStorage(BatchStorage):
             if entry is None:
                 continue
             if isinstance(entry, Entry) and entry.sha256 and not entry.packed:
-                continue  # the server has evicted its body, so it counts as absent
+                # The server has evicted the body, so the entry counts as absent.
+                continue
             entries[origin] = entry
         return entries
 
@@ -208,10 +213,10 @@ class RedisStorage(BatchStorage):
         self,
         keys: Sequence[str | bytes],
     ) -> list[Entry | UnreadableEntry | None]:
-        """Return what is stored under each of *keys*, with the bodies that are still
-        there."""
+        """Return the entry that is stored under each of *keys*; None if there is none.
+        A body that the server has evicted is missing in its entry."""
         entries: list[Entry | UnreadableEntry | None] = []
-        hashes: dict[str, None] = {}
+        hashes: dict[str, None] = {}  # each once
         # First the headers, which say which bodies they need.
         for header in self._values(keys, MAX_ENTRY_HEADER):
             entry = None if header is None else entry_or_error(header)
@@ -248,7 +253,8 @@ class RedisStorage(BatchStorage):
         pipeline.execute()
 
     def drop(self, origin: str) -> bool:
-        # A server that is out of memory refuses transactions, even ones that free some.
+        # A server that is out of memory refuses transactions, even those that would
+        # free memory.
         pipeline = self._client.pipeline(transaction=False)
         pipeline.delete(self._key("entry", origin))
         pipeline.delete(self._key("lease", origin))
@@ -261,7 +267,7 @@ class RedisStorage(BatchStorage):
         keys = self._client.scan_iter(f"{literal}:entry:*", _KEYS_AT_A_TIME)
         while batch := list(islice(keys, _KEYS_AT_A_TIME)):
             for entry in self._entries(batch):
-                if entry is not None:  # otherwise, it has expired since
+                if entry is not None:  # otherwise, it has expired since the scan
                     yield entry
 
     def body(self, sha256: str) -> bytes | None:
@@ -296,7 +302,7 @@ class RedisStorage(BatchStorage):
             # These are rounded up, so that no moment comes too early.
             delay = math.ceil(turn.seconds * 1000)
             wait = math.ceil(turn.wait * 1000)
-            arguments += [max(1, delay), wait]
+            arguments += [max(1, delay), wait]  # no key can expire after 0 ms
         reserve = self._client.register_script(_TURN_SCRIPT)
         return [int(milliseconds) / 1000 for milliseconds in reserve(keys, arguments)]
 
@@ -309,8 +315,8 @@ class RedisStorage(BatchStorage):
         self._client.set(self._key("value", name), value)
 
     def close(self) -> None:
-        # cached_property keeps the client there. If there is none, self._client would
-        # make one.
+        # cached_property keeps the client in vars(). If there is no client yet,
+        # self._client would make one.
         client = vars(self).pop("_client", None)
         if client is not None:
             client.close()

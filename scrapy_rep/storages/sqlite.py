@@ -43,18 +43,18 @@ _Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 
 # SQLite's application_id, which marks the file as ours ("REPc").
 _APPLICATION = 0x52455063
-# The tables' version, SQLite's user_version. Raise it with any change of the tables.
-# Older versions of this package leave the file alone then.
+# The tables' version, SQLite's user_version. It is to be raised with any change of the
+# tables. Then older versions of this package leave the file alone.
 _VERSION = 1
 
-# The table "leases" has rows of two other kinds as well, which have one of these words
-# before the text in the column "origin". A table of their own would be cleaner, but
-# files of earlier versions don't have it, and would be set aside.
+# The table "leases" has rows of two other kinds as well: turns and values. Their column
+# "origin" begins with one of the following words. A table of their own would be
+# cleaner, but files of earlier versions don't have it, and would be set aside.
 
-# A turn: the origin is after this word, and its next request may be sent at the row's
-# "until", not before.
+# A turn: the origin follows this word. The origin's next request may not be sent before
+# the row's "until".
 _TURN_PREFIX = "turn "
-# A value (Storage.load_value()): its name is after this word, its text is the row's
+# A value (Storage.load_value()): its name follows this word. Its text is the row's
 # "owner".
 _VALUE_PREFIX = "value "
 # The "until" of values, a time that never comes, since rows whose time has come are
@@ -91,9 +91,9 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 
-# What is read of a row. Other programs that share the file may have written anything: a
-# header that is too long is cut, which breaks it, and a body that is too long counts as
-# none.
+# How columns are read, since other programs that share the file may have written
+# anything. A header that is too long is cut, which breaks it, and a body that is too
+# long counts as none.
 _HEADER = f"substr(header, 1, {MAX_ENTRY_HEADER + 1})"
 _PACKED = f"CASE WHEN length(packed) > {MAX_PACKED} THEN NULL ELSE packed END"
 _LOAD_ENTRY = (
@@ -107,14 +107,15 @@ INSERT INTO bodies VALUES (?, ?, ?)
 ON CONFLICT (sha256) DO UPDATE SET used_at = max(used_at, excluded.used_at), packed = excluded.packed
 """
 # Parameters: origin, owner, until; now, and the latest time at which a lease can end.
-# The lease is taken if there is none, if it is the owner's, if it is over, or if it
-# ends impossibly late.
+# The owner gets the lease if nobody has it, if the owner has it already, if it is over,
+# or if it ends impossibly late.
 _TAKE_LEASE = """
 INSERT INTO leases VALUES (?, ?, ?)
 ON CONFLICT (origin) DO UPDATE SET owner = excluded.owner, until = excluded.until
 WHERE owner = excluded.owner OR until <= ? OR until > ?
 """
-# How many old rows are deleted at a time. Other processes wait for the lock meanwhile.
+# At most this many old rows are deleted at a time, since other processes wait for the
+# lock meanwhile.
 _EXPIRING = 1000
 # These read and store the moment at which an origin's next request may be sent.
 # Parameters: _TURN_PREFIX with the origin; to store it, also the moment.
@@ -140,14 +141,15 @@ class SqliteStorage(BatchStorage):
     # What the public methods do is said in Storage (base.py).
 
     def __init__(self, path: Path, expiry: float = math.inf) -> None:
-        """Entries that are *expiry* seconds older than one being saved are deleted."""
+        """When an entry is saved, entries that are *expiry* seconds older are
+        deleted."""
         self._path = path
         self._expiry = expiry
         self._db: sqlite3.Connection | None = None
         """The connection; open from the first call on."""
-        self._opened: os.stat_result | None = None
-        """Which file the connection is to, since another may come to be at the same
-        path."""
+        self._opened_file: os.stat_result | None = None
+        """The file that the connection is to, as the system knows it. Another file may
+        come to be at the same path."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> SqliteStorage:
@@ -163,16 +165,16 @@ class SqliteStorage(BatchStorage):
 
         def load(db: sqlite3.Connection) -> dict[str, Entry | UnreadableEntry]:
             entries = {}
-            room = MAX_BATCH  # bytes that further bodies may have
+            room = MAX_BATCH  # how many bytes further bodies may have
             for origin, header, packed in db.execute(query, origins):
                 if isinstance(packed, bytes | str):
                     room -= len(packed)
-                if room < 0:
+                if room < 0:  # the other entries count as missing
                     break
                 entries[origin] = entry_or_error(header, packed)
             return entries
 
-        return self._do(load)
+        return self._run_on_file(load)
 
     def save_many(self, entries: Sequence[Entry]) -> None:
         rows = []
@@ -192,17 +194,17 @@ class SqliteStorage(BatchStorage):
                 db.executemany(_SAVE_BODY, bodies)
                 db.executemany(_SAVE_ENTRY, rows)
                 expired = db.execute(_EXPIRE, (expired_before,)).rowcount
-                # If they were fewer than the limit, no old entry is left. Bodies expire
-                # after all entries that use them, since saving an entry updates its
-                # body's used_at.
+                # If fewer entries than the limit were deleted, no old entry is left,
+                # and old bodies may go. They expire after all entries that use them,
+                # since saving an entry updates its body's used_at.
                 if expired < _EXPIRING:
                     db.execute(_EXPIRE_BODIES, (expired_before,))
                     db.execute("DELETE FROM leases WHERE until < ?", (time.time(),))
 
-        self._do(save)
+        self._run_on_file(save)
 
     def drop(self, origin: str) -> bool:
-        _, dropped = self._write(
+        _, dropped = self._run_in_transaction(
             [
                 ("DELETE FROM leases WHERE origin = ?", (origin,)),
                 ("DELETE FROM entries WHERE origin = ?", (origin,)),
@@ -211,7 +213,7 @@ class SqliteStorage(BatchStorage):
         return dropped > 0
 
     def entries(self) -> Iterator[Entry | UnreadableEntry]:
-        rows = self._do(lambda db: db.execute(_LOAD_ENTRY))
+        rows = self._run_on_file(lambda db: db.execute(_LOAD_ENTRY))
         for _, header, packed in rows:
             yield entry_or_error(header, packed)
 
@@ -221,7 +223,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> Any:
             return first_row(db, query, (sha256,))
 
-        row = self._do(load)
+        row = self._run_on_file(load)
         if row is None:
             return None
         [packed] = row
@@ -234,15 +236,15 @@ class SqliteStorage(BatchStorage):
         seconds: float,
     ) -> set[str]:
         now = time.time()
-        # No lease is ten times as long as this one. So one that ends even later was
-        # taken before the clock was set back.
+        # No lease is ten times as long as a new one. So a lease that ends even later
+        # was taken before the clock was set back.
         latest = now + 10 * seconds
         statements = []
         for origin in origins:
             parameters = (origin, owner, now + seconds, now, latest)
             statements.append((_TAKE_LEASE, parameters))
         leased = set()
-        changes = self._write(statements)
+        changes = self._run_in_transaction(statements)
         for origin, changed in zip(origins, changes, strict=True):
             if changed:
                 leased.add(origin)
@@ -250,7 +252,7 @@ class SqliteStorage(BatchStorage):
 
     def release_many(self, origins: Sequence[str], owner: str) -> None:
         delete = "DELETE FROM leases WHERE origin = ? AND owner = ?"
-        self._write([(delete, (origin, owner)) for origin in origins])
+        self._run_in_transaction([(delete, (origin, owner)) for origin in origins])
 
     def turn_many(self, turns: Sequence[Turn]) -> list[float]:
         def reserve(db: sqlite3.Connection) -> list[float]:
@@ -268,7 +270,7 @@ class SqliteStorage(BatchStorage):
                     waits.append(moment - now)
             return waits
 
-        return self._do(reserve)
+        return self._run_on_file(reserve)
 
     def load_value(self, name: str) -> str | None:
         key = _VALUE_PREFIX + name
@@ -276,7 +278,7 @@ class SqliteStorage(BatchStorage):
         def load(db: sqlite3.Connection) -> Any:
             return first_row(db, _LOAD_VALUE, (key,))
 
-        row = self._do(load)
+        row = self._run_on_file(load)
         if row is None:
             return None
         [value] = row
@@ -284,14 +286,14 @@ class SqliteStorage(BatchStorage):
 
     def save_value(self, name: str, value: str) -> None:
         parameters = (_VALUE_PREFIX + name, value, _FAR_FUTURE)
-        self._write([(_SAVE_VALUE, parameters)])
+        self._run_in_transaction([(_SAVE_VALUE, parameters)])
 
     def close(self) -> None:
         if self._db is not None:
             self._db.close()
             self._db = None
 
-    def _write(self, statements: Sequence[_Statement]) -> list[int]:
+    def _run_in_transaction(self, statements: Sequence[_Statement]) -> list[int]:
         """Run *statements* in one transaction. Return how many rows each changed."""
 
         def write(db: sqlite3.Connection) -> list[int]:
@@ -302,11 +304,13 @@ class SqliteStorage(BatchStorage):
                     changed.append(db.execute(statement, parameters).rowcount)
                 return changed
 
-        return self._do(write)
+        return self._run_on_file(write)
 
-    def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *action* on the file; if that is damaged, on a new one."""
-        # If the file was deleted, say, writing to it would raise no error.
+    def _run_on_file(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what *action* returns for the connection to the file. If the file is
+        damaged, set it aside, and call *action* for a new one."""
+        # If the file was deleted, say, writing to it would raise no error. So it is
+        # opened again.
         if not self._is_still_there():
             self.close()
         try:
@@ -324,16 +328,17 @@ class SqliteStorage(BatchStorage):
         """Open the file, and create it if there is none. *damage*: what is wrong with
         the present file, which is set aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Only one process does this at a time, since no file may be renamed while
-        # another process opens it, and only one may set it aside.
+        # Only one process opens the file at a time, since no file may be renamed while
+        # another process opens it, and only one process may set it aside. So each
+        # process takes the lock of another file.
         name = f"{self._path}.lock"
         lock_file = sqlite3.connect(name, timeout=_LOCK_SECONDS, isolation_level=None)
         with closing(lock_file) as lock:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as error:
-                # Whatever it is (a foreign file of that name, say), the cache itself
-                # isn't damaged.
+                # Whatever the error is (there is a foreign file of that name, say), the
+                # cache itself isn't damaged. So another class of error is raised.
                 raise sqlite3.OperationalError(f"{name}: {error}") from None
             # If the damaged file is no longer there, another process has set it aside,
             # and maybe made a new one.
@@ -345,16 +350,16 @@ class SqliteStorage(BatchStorage):
 
     def _is_still_there(self) -> bool:
         """Whether the file at the path is the one that was opened last."""
-        if self._opened is None:
+        if self._opened_file is None:
             return False
         try:
-            return samestat(self._path.stat(), self._opened)
+            return samestat(self._path.stat(), self._opened_file)
         except OSError:
             return False
 
     def _set_up(self, db: sqlite3.Connection) -> None:
         """Check and prepare the file that was just opened, a new one maybe."""
-        self._opened = self._path.stat()
+        self._opened_file = self._path.stat()
         # A power cut may lose new entries, which are then fetched again.
         db.execute("PRAGMA synchronous = NORMAL")
         [mark] = first_row(db, "PRAGMA application_id")

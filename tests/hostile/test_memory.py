@@ -308,7 +308,7 @@ async def test_the_sitemaps_of_many_robots_txt(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(2):  # the second time is a day later
             await discovery.announce(state)
     assert context.stats.get_value("rep/sitemaps/found") == 4 * MAX_SITEMAPS
-    seen = discovery._seen
+    seen = discovery._counted_urls
     assert seen._new.count + seen._old.count <= 2000
 
 

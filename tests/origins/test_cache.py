@@ -382,7 +382,9 @@ async def test_a_fetch_without_an_answer_gives_its_lease_back(
     async def fetch(*_: Any) -> None:
         raise error
 
-    some: Any = SimpleNamespace(claim=claim, fetch=fetch, give_back=given_back.append)
+    some: Any = SimpleNamespace(
+        claim=claim, fetch=fetch, give_back_lease=given_back.append
+    )
     cache = RobotsCache(RepSettings(), some, time.time, some)
     flight = Flight(Origin("http", "a.example", 80), Request("http://a.example"))
     flight.is_abandoned = isinstance(error, asyncio.CancelledError)

@@ -196,7 +196,7 @@ def test_a_base_that_is_none_does_not_count() -> None:
     """Scrapy's MetaRefreshMiddleware fails such pages, unless it is off."""
     found: list[list[str]] = []
     links = PageLinks(lambda origin, page, urls: found.append(urls))
-    links.expect(Origin.from_url("http://a.example"))
+    links.look_at_pages_of(Origin.from_url("http://a.example"))
     body = b"<base href='http://['><link rel=sitemap href=/own.xml>"
     for _ in range(2):
         links.look_at(HtmlResponse("http://a.example/x", body=body))

@@ -67,7 +67,7 @@ class WaitingSitemaps:
             pass
 
     def come(self, url: str) -> None:
-        sitemap = self.spool.sitemap(url)
+        sitemap = self.spool.unfinished_sitemap(url)
         assert sitemap is not None
         self.loader._mark(sitemap, DONE)
 
@@ -133,7 +133,7 @@ def test_a_step_looks_at_few_of_very_many_hosts(
 def test_a_scheduler_that_others_share_gets_all_but_what_they_have_asked_for() -> None:
     world = WaitingSitemaps(foreign=True)
     urls = world.add(*hosts(100), each=5)
-    theirs = world.spool.sitemap(urls.pop())
+    theirs = world.spool.unfinished_sitemap(urls.pop())
     assert theirs is not None
     world.spool.mark(theirs, ASKED)
     while world.loader.request_some():
@@ -151,7 +151,7 @@ async def test_entries_that_are_written_once_more_count_once(
         WaitingSitemaps(),
         {"FROM sites": "http://b.example", "FROM origins": "http://a.example"},
     )
-    sitemap = world.spool.sitemap(*world.add("http://a.example"))
+    sitemap = world.spool.unfinished_sitemap(*world.add("http://a.example"))
     assert sitemap is not None
     read = world.spool._read
     reader: Any = SimpleNamespace(kind=Kind.URLSET)

@@ -98,7 +98,7 @@ async def wait(*_: object) -> None:
 # What keeps an idle crawl open for a moment, begun by its first spider_idle.
 BUSY: dict[str, Callable[[Any, Site], object]] = {
     "pages are handed over": lambda middleware, _: middleware._seeding._feeder.wake(),
-    "sitemaps are added": lambda middleware, _: middleware._seeding._seed(wait()),
+    "sitemaps are added": lambda middleware, _: middleware._seeding._run_adding(wait()),
     "an answer is told": lambda middleware, site: middleware.origins.flights.to(
         Origin.from_url(site.url("/")), Request(site.url("/"))
     ),

@@ -387,8 +387,8 @@ async def ended(stored: str | None, began: str) -> Any:
         CrawlContext(crawler, RepSettings.from_settings(crawler.settings), time.time),
         storage,
     )
-    await since.begin()
-    since.complete(moment(began).timestamp())
+    await since.load_date()
+    since.note_all_seen(moment(began).timestamp())
     [successor] = successors
     return successor
 

@@ -29,7 +29,7 @@ def next_of(sources: Sources) -> Site | None:
 
 
 def add(spool: Spool, *names: str) -> Site:
-    number = spool.site(A, A, proven=True)
+    number = spool.site_number(A, A, proven=True)
     assert number is not None
     spool.add_sitemaps(A, {f"{A}/map.xml": A})
     spool.add_pages(A, [NewPage(number, 1, name, "{}") for name in names])
@@ -43,22 +43,24 @@ async def test_what_was_not_dealt_with_is_taken_by_the_next_run(
 ) -> None:
     spool = await opened(tmp_path)
     site = add(spool, "1", "2", "3", "4", "5")
-    first = list(spool.take(site, 3))
+    first = list(spool.take_pages(site, 3))
     assert [page.url for page in first] == ["1", "2", "3"]
-    spool.forget([first[1].id])
+    spool.delete_pages([first[1].id])
     spool.close()
     spool = await opened(tmp_path)
     assert spool.waiting == 4
     found = []
     while (site := next_of(spool.proven)) is not None:
-        found += [(page.url, page.id <= site.sent) for page in spool.take(site, limit)]
+        found += [
+            (page.url, page.id <= site.sent) for page in spool.take_pages(site, limit)
+        ]
     assert found == [("1", True), ("3", True), ("4", False), ("5", False)]
     assert spool.waiting == 0
     # Those are still in the file.
     site = add(spool, "6")
-    assert [(page.url, page.id <= site.sent) for page in spool.take(site, 10)] == [
-        ("6", False)
-    ]
+    assert [
+        (page.url, page.id <= site.sent) for page in spool.take_pages(site, 10)
+    ] == [("6", False)]
     spool.close()
 
 
@@ -71,10 +73,10 @@ def test_the_row_of_a_page_goes_once_the_page_is_done(held: bool) -> None:
     outstanding.add(request, 7, Site(1, A, A, True, 0, 0))
     for trail in following._trails:
         trail.note_scheduled(request)
-    outstanding.sent(7)
-    outstanding.hold(request.replace(meta={}))
+    outstanding.note_sent(7)
+    outstanding.note_held(request.replace(meta={}))
     assert outstanding.total == 1
-    outstanding.hold(request)
+    outstanding.note_held(request)
     assert outstanding.total == 0
     assert outstanding.finished == []
     if held:

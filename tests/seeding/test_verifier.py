@@ -23,7 +23,7 @@ class WaitingPage:
     def __init__(self) -> None:
         self.spool = new_spool()
         self.spool.add_sitemaps(A, {f"{A}/map.xml": A})
-        number = self.spool.site(B, A)
+        number = self.spool.site_number(B, A)
         assert number is not None
         self.spool.add_pages(A, [NewPage(number, 1, f"{B}/", "{}")])
         self.site = self.spool.unproven.sites_of(A)[number]
@@ -31,7 +31,7 @@ class WaitingPage:
         self.refused: list[Reason] = []
         engine = SimpleNamespace(wake=lambda: None)
         settings = SimpleNamespace(hold_max_wait=600.0)
-        log = SimpleNamespace(refused=self.refuse)
+        log = SimpleNamespace(note_refused=self.refuse)
         origins = SimpleNamespace(
             cache=SimpleNamespace(get=lambda _: None),
             targets=SimpleNamespace(refuses=self.ask),
@@ -61,7 +61,7 @@ async def test_pages_wait_from_when_their_host_is_asked(
     assert world.site.asked_at is None
     if waited:
         world.site.asked_at = time.monotonic() - waited
-    assert await world.verifier._try(world.site)
+    assert await world.verifier._try_to_settle(world.site)
     assert (world.asked, world.refused) == ([B] * (not waited), [reason])
     assert world.spool.waiting == 0
 
@@ -71,5 +71,5 @@ async def test_a_row_that_is_damaged_does_not_keep_the_crawl_open() -> None:
     """The check of a file as it is opened looks at pages, not at what rows say."""
     world = WaitingPage()
     world.spool._read("UPDATE sitemaps SET chain = '['")
-    assert await world.verifier._try(world.site)
+    assert await world.verifier._try_to_settle(world.site)
     assert world.spool.waiting == 0

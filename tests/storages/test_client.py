@@ -164,7 +164,7 @@ async def test_a_claim_right_after_a_lease_was_given_back(world: StorageWorld) -
     slow = HangingCalls(world, "save")
     world.client.publish(missing(B))
     await slow.begins()
-    world.client.give_back(A)
+    world.client.give_back_lease(A)
     again = deferred_from_coro(world.client.claim(A, never))
     slow.go_on()
     assert (await maybe_deferred_to_future(again)).granted
@@ -214,7 +214,7 @@ async def test_the_event_loop_goes_on(world: StorageWorld) -> None:
     async def use() -> None:
         assert (await world.client.claim(A, never)).granted
         world.client.publish(rules())
-        world.client.give_back(A)
+        world.client.give_back_lease(A)
         await world.client.close()
 
     methods = (*ALL, "close")
@@ -272,7 +272,7 @@ async def test_leases_are_renewed_in_time(world: StorageWorld) -> None:
     await world.claims([A, B])
     ends = (
         lambda: world.client.publish(missing(A)),
-        lambda: world.client.give_back(B),
+        lambda: world.client.give_back_lease(B),
         None,
     )
     for expected, end in zip(([A, B], [B], []), ends, strict=True):

@@ -105,7 +105,7 @@ def test_changes_that_belong_together_are_written_together(
     path: Path, opened: Opener
 ) -> None:
     journal = opened(path)
-    with journal.together():
+    with journal.in_one_transaction():
         journal.put("held", (1, "x"))
         journal.put("named", ("a", 1))
         assert stored(path) == []

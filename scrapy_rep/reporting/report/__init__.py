@@ -67,7 +67,7 @@ def check_library(context: CrawlContext) -> bool:
 
 
 class Report:
-    """Sums up the record of a crawl, and writes the page when it has ended."""
+    """Sums up the record of a crawl, and writes the page when the crawl has ended."""
 
     part = "report"
     """What the log calls it if it fails (``Isolation`` in engine/log.py)."""
@@ -102,6 +102,7 @@ class Report:
         unpacking bodies and filling in the template. The table of origins is used in
         the event loop, to which it belongs."""
         quoted = await run_in_thread(lambda: list(self._crawl.quoted()))
+        # The entries of the quoted origins, by the origin and the body's hash.
         entries: dict[tuple[str, str], Entry] = {}
         for row in quoted:
             state = self._table.get(Origin.from_url(row.origin))
@@ -114,18 +115,19 @@ class Report:
 
         def make() -> bytes:
             data = ReportData([self._crawl])
-            data.fill(body_of)
+            data.add_texts(body_of)
             return render(data)
 
         return await run_in_thread(make)
 
 
-# Crawls of one record that are shown, each a column of the page. Others are only
-# mentioned.
-_CRAWLS = 50
-# Lines of a robots.txt that are quoted before, and after, the one that decided.
+# At most this many crawls of one record are shown, each in a column of the page. A note
+# mentions that there are more.
+_MAX_CRAWLS = 50
+# This many lines of a robots.txt are quoted before the line that decided, and as many
+# after it.
 _LINES_AROUND = 4
-# Characters of each quoted line.
+# Each quoted line is cut to this many characters.
 _QUOTED_LINE_LENGTH = 200
 
 
@@ -147,8 +149,8 @@ class ReportData:
     """What the page shows: one crawl, and how it differs from earlier ones."""
 
     def __init__(self, crawls: list[CrawlSum], notes: Sequence[str] = ()) -> None:
-        """*crawls* have been given all their lines; the oldest comes first. The page
-        shows the last one, and compares all. *notes*: sentences about the record
+        """*crawls* have been given all their lines; the oldest crawl comes first. The
+        page shows the last one, and compares all. *notes*: sentences about the record
         itself."""
         self.crawls = crawls
         self.crawl = crawls[-1]
@@ -170,8 +172,9 @@ class ReportData:
             if line is None:
                 unreadable += 1
                 continue
+            # The lines of a crawl have the same name in them.
             name = line.text("crawl", 40)
-            if name in by_name or len(by_name) < _CRAWLS:
+            if name in by_name or len(by_name) < _MAX_CRAWLS:
                 by_name[name].add(line)
             else:
                 has_more_crawls = True
@@ -179,15 +182,16 @@ class ReportData:
         if unreadable:
             notes.append(f"Lines of the record that could not be read: {unreadable:,}.")
         if has_more_crawls:
-            notes.append(f"Only the first {_CRAWLS} crawls on record are shown.")
+            notes.append(f"Only the first {_MAX_CRAWLS} crawls on record are shown.")
         if not by_name:
             notes.append("The record is empty.")
         crawls = sorted(by_name.values(), key=lambda crawl: crawl.began)
         return cls(crawls or [CrawlSum()], notes)
 
-    def fill(self, body_of: Callable[[str, str], bytes | None]) -> None:
-        """Add what the robots.txt files say. *body_of* returns a body, given the origin
-        and the body's SHA-256; None if there is none."""
+    def add_texts(self, body_of: Callable[[str, str], bytes | None]) -> None:
+        """Add what the robots.txt files say: lines around rules that refused, and what
+        changed. *body_of* returns a body, given the origin and the body's SHA-256; None
+        if the body isn't known."""
         for row in self.crawl.quoted():
             body = body_of(row.origin, row.sha256)
             if body is not None:
@@ -198,7 +202,7 @@ class ReportData:
                 # Without a hash, there was no file, which is as good as an empty one.
                 sha256 = row_then.sha256
                 bodies.append(body_of(change.origin, sha256) if sha256 else b"")
-            before, after = bodies
+            before, after = bodies  # of the two crawls
             if before is not None and after is not None:
                 change.diff = changed_lines(before, after)
 
@@ -217,8 +221,8 @@ def _lines_of_files(
 
 
 def _changes(old: CrawlSum, new: CrawlSum) -> Iterator[Change]:
-    """Yield a change for each origin whose robots.txt differs between two crawls. Both
-    must have an answer of it."""
+    """Yield a change for each origin whose robots.txt differs between two crawls. The
+    origin must have answered in both."""
     for name, after in new.origins.items():
         before = old.origins.get(name)
         if before is None or _has_no_answer(before) or _has_no_answer(after):
@@ -232,15 +236,17 @@ def _has_no_answer(row: OriginRow) -> bool:
 
 
 def _excerpt(body: bytes, line: int) -> list[QuotedLine]:
-    """Return what stands around *line*, counted from 1."""
+    """Return the lines of a robots.txt around *line*, counted from 1; none if there is
+    no such line."""
     lines = normalise(body).split("\n")
     if not 1 <= line <= len(lines):
         return []
     first = max(1, line - _LINES_AROUND)
-    quoted = lines[first - 1 : line + _LINES_AROUND]
+    quoted = lines[first - 1 : line + _LINES_AROUND]  # indexes count from 0
     excerpt = []
     for number, latin in enumerate(quoted, first):
         # normalise() (protocol/syntax.py) returns each byte as a character of Latin-1.
+        # Here the bytes are read as UTF-8.
         text = latin.encode("latin-1").decode(errors="replace")
         text = text.rstrip()[:_QUOTED_LINE_LENGTH]
         excerpt.append(QuotedLine(number, text, decided=number == line))

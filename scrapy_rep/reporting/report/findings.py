@@ -1,5 +1,5 @@
-"""What the report says needs attention, the most serious first. What is found out about
-the same origins is one finding. `page.html` shows them all."""
+"""What the report says needs attention, the most serious first. All that is found out
+about the same origins is one finding. `page.html` shows all findings."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ class Finding:
     """One of :data:`LEVELS`."""
     sentences: list[str]
     sections: dict[str, str]
-    """The page's sections that say more, each with the outcome by which its table is
-    filtered; empty if it isn't filtered."""
+    """The page's sections that say more, each with the outcome by which a link filters
+    the section's table. The outcome is empty if the table isn't filtered."""
     origins: frozenset[str] = frozenset()
-    """All origins that it is about; none if they aren't known."""
+    """All origins that the finding is about; none if they aren't known."""
     examples: list[str] = field(default_factory=list)
     """URLs or origins, not all of them."""
     has_more: bool = False
-    """Whether it is about more than the examples."""
+    """Whether the finding is about more URLs or origins than the examples."""
     command: str = ""
-    """A command that explains it; empty if there is none."""
+    """A command that explains the finding; empty if there is none."""
 
     def join(self, other: Finding) -> None:
         """Add what *other* says about the same origins, or some of them."""
+        # The more serious level comes first in LEVELS.
         self.level = min(self.level, other.level, key=LEVELS.index)
         self.sentences += other.sentences
         self.sections |= other.sections
@@ -81,6 +82,7 @@ def findings_of(crawl: CrawlSum) -> list[Finding]:
     """Return the findings about *crawl*, after its last line (:meth:`CrawlSum.end`)."""
     findings: list[Finding] = []
     for finding in _single_findings(crawl, crawl.origins.top):
+        # An earlier finding about the same origins takes up this one.
         wider = _about_all_origins_of(finding, findings)
         if wider is None:
             findings.append(finding)
@@ -94,7 +96,7 @@ def _about_all_origins_of(
     earlier: Sequence[Finding],
 ) -> Finding | None:
     """Return the first of the *earlier* findings that is about each origin of
-    *finding*, if they are known."""
+    *finding*; None if no finding is, or if the origins of *finding* aren't known."""
     if not finding.origins:
         return None
     for candidate in earlier:
@@ -104,8 +106,8 @@ def _about_all_origins_of(
 
 
 def _single_findings(crawl: CrawlSum, rows: Sequence[OriginRow]) -> Iterator[Finding]:
-    """Yield findings. Several may be about the same origins. The first takes up the
-    later ones, see :func:`findings_of`."""
+    """Yield findings. Several may be about the same origins. Then the first of these
+    takes up the later ones, see :func:`findings_of`."""
     yield from _unreachable(crawl, rows)
     closed = crawl.closed
     yield from _start_requests(crawl, rows, closed)
@@ -203,12 +205,14 @@ def _start_requests(
 ) -> Iterator[Finding]:
     """Yield what is said of start requests that were refused. *closed*: origins that a
     rule closes."""
+    # What the last line of the record says about start requests.
     starts = crawl.finished.part("start_requests")
     refused = starts.number("refused")
     if not refused:
         return
     unreachable = starts.number("unreachable")
     forbidden = max(0, refused - unreachable)
+    # Put the sentence together.
     reasons = []
     if forbidden:
         reasons.append(f"robots.txt refused {counted(forbidden, 'start request')}")
@@ -221,9 +225,9 @@ def _start_requests(
     why = starts.text("why")
     first = f"The first was {first_url}: {why}."
     sentence = " and ".join(reasons) + f"{outcome}. {first}"
-    # Of the refused requests, the record names only the first, so the origins of
-    # several aren't known. But if all were refused for one reason, and another finding
-    # is about origins with that reason, this finding belongs to that one. So this
+    # The record names only the first of the refused requests, so the origins of several
+    # requests aren't known. But if all were refused for one reason, and another finding
+    # is about origins with that reason, this finding belongs to the other one. So this
     # finding is said to be about the first request's origin, and joins the other.
     first_origin = _origin_part(first_url)
     if forbidden:

@@ -2,8 +2,9 @@
 // All rows are on the page without this. It sorts and filters them, saves them as CSV and JSON, and
 // copies URLs.
 
-const LIMIT = 200; // as in page.css
-const PLAIN = new Set(["value", "none"]); // columns that aren't sorted; "none" isn't saved either
+const LIMIT = 200; // so many rows of a table are shown at first, as page.css says, too
+// Kinds of columns that are neither sorted nor filtered. Those of the kind "none" aren't saved, either.
+const PLAIN = new Set(["value", "none"]);
 const collator = new Intl.Collator("en", { numeric: true });
 
 const textOf = (cell) => cell.textContent.trim();
@@ -25,7 +26,8 @@ function save(name, text) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-// In columns of numbers an empty cell says nothing (NaN), in columns of counts it is 0.
+// Returns the number in a cell. An empty cell says nothing (NaN) in a column of numbers, and 0 in a column of
+// counts.
 function numberOf(cell, kind) {
   const text = cell.dataset.v ?? cell.textContent.replaceAll(",", "");
   return kind === "count" && text.trim() === "" ? 0 : parseFloat(text);
@@ -37,7 +39,8 @@ function make(tag, properties, ...children) {
   return element;
 }
 
-// "503" is equal to 503; ">0" and "<=2.5" compare. Null: no such condition.
+// Returns the test that the text of a filter describes: "503" is met by 503, ">0" and "<=2.5" compare. Null if
+// the text describes none.
 function condition(text) {
   const [, sign, digits] = /^\s*([<>]?=?)\s*(\d[\d,]*\.?\d*)\s*%?\s*$/.exec(text) ?? [];
   if (digits === undefined) return null;
@@ -52,7 +55,7 @@ function condition(text) {
 
 const isNumeric = (kind) => kind === "number" || kind === "count";
 
-// What a filter demands of a row; null if nothing.
+// Returns the test that a row has to pass because of a filter's field; null if the filter demands nothing.
 function demand(field, kind, column) {
   const wanted = field.value.trim().toLowerCase();
   const test = isNumeric(kind) ? condition(wanted) : null;
@@ -89,7 +92,7 @@ class Table {
   sort(head) {
     const column = head.cellIndex;
     const numeric = isNumeric(this.kind(column));
-    // Of numbers people want to see the largest first.
+    // People want to see the largest numbers first.
     const [first, second] = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
     const order = head.getAttribute("aria-sort") === first ? second : first;
     for (const other of this.heads) other.removeAttribute("aria-sort");
@@ -171,7 +174,7 @@ class Table {
     this.count.textContent = part === whole ? `${whole} ${rows}` : `${part} of ${whole} ${rows}`;
   }
 
-  // Of what the filters leave, all.
+  // Saves all rows that the filters leave, also those that aren't shown yet.
   save(extension, write) {
     const rows = Array.from(this.body.rows).filter((row) => !row.hidden);
     const cells = rows.map((row) => this.names.map((_, column) => this.value(row.cells[column], column)));
@@ -202,7 +205,7 @@ function asCsv(names, rows) {
   return [names, ...rows].map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
-// Links that lead to some rows of a table.
+// Filters the table to which a link leads: the link's data-filter is put into each field that has it as a choice.
 function follow(link, tables) {
   const table = tables.find((one) => one.element.id === `${link.hash.slice(1)}-table`);
   if (!table) return;
@@ -212,14 +215,14 @@ function follow(link, tables) {
   table.filter();
 }
 
-// Buttons that copy and save the URLs to crawl again.
+// Adds buttons that copy and save the list of URLs to crawl again.
 function addList(list) {
   const button = (text, onclick) => make("button", { type: "button", onclick }, text);
   const copy = button("Copy", async () => {
     list.closest("details").open = true;
     const selection = getSelection();
     selection.selectAllChildren(list);
-    // Browsers keep the clipboard from pages that they don't trust; then the URLs are selected.
+    // Browsers keep the clipboard from pages that they don't trust. Then the URLs are only selected.
     const isCopied = await (navigator.clipboard?.writeText(list.textContent) ?? Promise.reject()).then(
       () => true,
       () => document.execCommand("copy"),

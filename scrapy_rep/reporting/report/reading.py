@@ -34,26 +34,27 @@ from scrapy_rep.text import duration
 
 # Limits on what is read from one line of a record, which anybody may have written.
 
-# Bytes of a line. Ours are far shorter; a longer one is read in pieces, and counts as
-# unreadable.
+# Bytes of a line. The lines that we write are far shorter; a longer one is read in
+# pieces, and counts as unreadable.
 _MAX_LINE_BYTES = 1 << 22
-# Characters of a text.
+# Characters of a text. A longer one is cut.
 _MAX_TEXT = 2000
 # A larger number is cut to this one. The page's script, which sorts by numbers, has 53
 # bits for them.
 _MAX_NUMBER = 10**15
-# Items of a list, or names of an object.
+# Items of a list, or names of an object. Further ones are left out.
 _MAX_ITEMS = 50
 
 
 def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
-    """Yield the lines of a record; None for what can't be read as one. Blank lines are
-    skipped."""
+    """Yield the lines of a record; None for what can't be read as a line of it. Blank
+    lines are skipped."""
     while text := file.readline(_MAX_LINE_BYTES):
         try:
             fields = json.loads(text.decode())
         except (ValueError, RecursionError):
             fields = None
+        # Every line of a record has a verdict.
         verdict = fields.get("verdict") if isinstance(fields, dict) else None
         if isinstance(verdict, str):
             yield Line(fields)
@@ -62,8 +63,8 @@ def lines_of(file: IO[bytes]) -> Iterator[Line | None]:
 
 
 class Line:
-    """A line of the record, or an object within it: JSON whose values may be
-    anything."""
+    """A line of the record, or an object within a line: JSON whose values may be
+    anything. The methods return the value of a field, given the field's name."""
 
     __slots__ = ("fields",)
 
@@ -73,7 +74,7 @@ class Line:
             self.fields = fields
 
     def text(self, name: str, most: int = _MAX_TEXT) -> str:
-        """Return a text, cut to *most* characters; nothing for any other value."""
+        """Return a text, cut to *most* characters; an empty one for any other value."""
         value = self.fields.get(name)
         return value[:most] if isinstance(value, str) else ""
 
@@ -122,18 +123,18 @@ class Period:
 
     origin: str
     began: float
-    """When the first of these fetches began."""
+    """When the first of the failed fetches began."""
     ended: float
     end: str = "open"
-    """How it ended: ``answered``; ``given_up``, when the last request was given up; or
-    ``open``, if the crawl ended first."""
+    """How the period ended: ``answered``; ``given_up``, when the last request was given
+    up; or ``open``, if the crawl ended first."""
     fetches: int = 0
     reason: str = ""
     """The latest failure, in words."""
     requests: int = 0
-    """How many requests were held in it."""
+    """How many requests were held in the period."""
     given_up: int = 0
-    """How many of them failed because it lasted too long."""
+    """How many of these requests failed because the period lasted too long."""
 
     @property
     def seconds(self) -> float:
@@ -142,7 +143,7 @@ class Period:
 
 # Counts of an origin that bring it to the top of the page's table.
 _COUNTS_OF_TROUBLE = ("forbidden", "dropped", "given_up", "passed", "held")
-# Last answers of an origin that don't bring it there.
+# Last answers of an origin that don't bring it to the top of this table.
 _USUAL_OUTCOMES = ("rules", "missing", "denied", "none")
 
 
@@ -155,7 +156,7 @@ class OriginRow:
     """Its last answer, a key of :data:`~scrapy_rep.reporting.record.ANSWERS`."""
     cause: str = ""
     """Why it is unreachable, in a word or two (``kind_of()`` in `record.py`); empty if
-    it isn't."""
+    it isn't unreachable."""
     reason: str = ""
     """What the record says about the last answer."""
     url: str = ""
@@ -169,7 +170,7 @@ class OriginRow:
     sha256: str = ""
     """The hash of the last file that counted."""
     sitemaps: int = 0
-    """How many its robots.txt lists."""
+    """How many sitemaps its robots.txt lists."""
     counts: Counter[str] = field(default_factory=Counter)
     """Its part of :attr:`CrawlSum.counts`."""
     held: int = 0
@@ -178,14 +179,14 @@ class OriginRow:
     """How many requests came to wait for a first answer since the last answer or
     failure."""
     still_waiting: int = 0
-    """How many of these have not left."""
+    """How many of the ``waiting`` requests have not left."""
     period: Period | None = None
-    """The period of failures that goes on now."""
+    """The period of failures that goes on now; None: no period does."""
 
     @property
     def order(self) -> tuple[int, str]:
-        """A key that sorts origins with most trouble first; of those with as much, the
-        ones whose last answer is unusual."""
+        """A key that sorts origins with most trouble first. Of origins with as much
+        trouble, those whose last answer is unusual come first."""
         interest = 0
         for name in _COUNTS_OF_TROUBLE:
             interest += 2 * self.counts[name]  # each outweighs an unusual answer
@@ -248,7 +249,7 @@ class Axis:
         for step in _TICK_STEPS:
             if self._span <= _TICKS * step:
                 return step
-        # So many days that there are no more than _TICKS steps of them, either.
+        # A step of so many whole days that the axis has no more than _TICKS steps.
         days = 1 + self._span // (_DAY_SECONDS * _TICKS)
         return _DAY_SECONDS * days
 
@@ -277,14 +278,14 @@ class Timeline:
         """Each time at which the number of requests changed, and how much larger it was
         from then on than at first."""
         self._count = 0
-        """The latest of these differences."""
+        """The latest difference."""
         self._least = 0
-        """The smallest of them. It is negative if requests leave that an earlier run
-        held. As many were there from the beginning, though this record has no line
-        about their arrival."""
+        """The smallest difference so far. It is negative if requests leave that an
+        earlier run held. As many requests were there from the beginning, though this
+        record has no line about their arrival."""
 
     def change(self, at: float, difference: int) -> None:
-        """Note that *difference* more requests are held from then on."""
+        """Note that, from the time *at* on, *difference* more requests are held."""
         self._count += difference
         self._least = min(self._least, self._count)
         if self._points:
@@ -295,10 +296,11 @@ class Timeline:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Replace each pair of points by one, which has the larger number, so that
+        """Replace each pair of points by a single point with the larger number, so that
         peaks stay. The last point stays as it is."""
         *points, last = self._points
-        # These are 2 * _POINTS: an even number.
+        # change() calls this at 2 * _POINTS + 1 points, so the number of those before
+        # the last one is even.
         pairs = zip(points[::2], points[1::2], strict=True)
         self._points = []
         for (at, count), (_, next_count) in pairs:
@@ -317,25 +319,27 @@ class Timeline:
 
 # Limits on what is kept in memory while a record is read.
 
-# How many origins have a row. Large crawls have more; those that have had nothing new
-# for longest are only counted.
+# How many origins have a row. Large crawls have more origins; those that have had
+# nothing new for longest are only counted.
 _KEPT_ORIGINS = 50_000
-# How many origins of a rule have a row. The page shows all of these.
+# How many origins of a rule have a row. The page shows all these rows.
 _KEPT_ORIGINS_OF_A_RULE = 100
+# How many rows the other tables have at most.
 _KEPT_STATEMENTS = 2_000
 _KEPT_PERIODS = 4_000
 _KEPT_SITEMAPS = 10_000
 # At most this many settings that the project changed are kept. There are fewer, unless
 # somebody forged the record.
 _KEPT_SETTINGS = 200
-# Characters of a reason, and of the URL that a rule refused first.
+# A reason is cut to this many characters.
 _REASON_LENGTH = 300
+# The URL that a rule refused first is cut to this many characters.
 _URL_LENGTH = 500
 SHOWN_GIVEN_UP = 5_000
-"""URLs that the page lists, to be crawled again."""
+"""At most this many URLs are listed on the page, to be crawled again."""
 
-# How many rows of each table the page shows, the most important ones. Browsers take
-# long to lay out more.
+# How many rows of each table the page shows: the most important ones. Browsers take
+# long to lay out more rows.
 SHOWN_ORIGINS = 10_000
 SHOWN_RULES = 300
 SHOWN_SITEMAPS = 1_000
@@ -370,12 +374,13 @@ class AnsweredOrigins(NamedTuple):
     """Origins whose answers amount to the same."""
 
     words: str
-    """What they amount to, as the log's summary says it: a value of ``ANSWERS`` in
-    `record.py`."""
+    """What the answers amount to, as the log's summary says it: a value of ``ANSWERS``
+    in `record.py`."""
     origins: int
-    """How many there are."""
+    """How many such origins there are."""
     outcomes: list[str]
-    """The keys of ``ANSWERS`` with these words, those that some origin has."""
+    """The keys of ``ANSWERS`` with these words. Outcomes that no origin has are left
+    out."""
 
 
 def _sitemap_order(row: dict[str, Any]) -> tuple[bool, bool, str]:
@@ -414,7 +419,7 @@ class CrawlSum:
         """Scrapy's version."""
         self.finish_reason = ""
         self.finished = Line({})
-        """The crawl's own counts, which are in its last line."""
+        """The crawl's own counts, which are in its last line. Empty until then."""
         self.settings: list[tuple[str, str]] = []
         """Names and values of the settings that the project changes."""
         self.dry_run = False
@@ -426,7 +431,8 @@ class CrawlSum:
         self.outcomes: Counter[str] = Counter()
         """How many origins are added up, by outcome."""
         self.reasons: Counter[str] = Counter()
-        """Why some of them were unreachable, see :attr:`OriginRow.cause`."""
+        """How many of these origins were unreachable, by the reason
+        (:attr:`OriginRow.cause`)."""
         self.origins: Rows[OriginRow] = Rows(
             kept=_KEPT_ORIGINS,
             shown=SHOWN_ORIGINS,
@@ -434,7 +440,7 @@ class CrawlSum:
             on_forget=self._add_up,
         )
         """The rows of origins, by name."""
-        self._nowhere = OriginRow("")
+        self._without_origin = OriginRow("")
         """Counts lines without an origin."""
         self.rules = RuleRows(shown=SHOWN_RULES, origins=_KEPT_ORIGINS_OF_A_RULE)
         self.sitemaps: Rows[dict[str, Any]] = Rows(
@@ -467,27 +473,27 @@ class CrawlSum:
         )
         """What sites and pages say about their use."""
         self.given_up: dict[str, None] = {}
-        """URLs of requests that failed because robots.txt was unreachable, the first of
-        them."""
-        # Requests that are held, or wait for a first answer; and those that only wait.
+        """The first URLs of requests that failed because robots.txt was unreachable."""
+        # Requests that are held, or wait for a first answer.
         self._held_or_waiting = Timeline()
+        # Requests that wait for a first answer.
         self._waiting = Timeline()
 
     def add(self, line: Line) -> None:
-        """Count a line, which has a verdict."""
+        """Count a line, which has a verdict (:func:`lines_of`)."""
         at = line.seconds("time")
         if at is not None:
             self.began = self.began or at
             self.ended = max(self.began, at)
         handler = self._HANDLERS.get(line.fields["verdict"])
-        if handler is not None:
+        if handler is not None:  # else the verdict is one of a newer version, say
             handler(self, line, at or 0.0)
 
     def _row_of(self, line: Line) -> OriginRow:
         """Return the row of the origin that *line* is about."""
         name = line.text("origin")
         if not name:
-            return self._nowhere
+            return self._without_origin
         return self.origins.row(name, lambda: OriginRow(name))
 
     # Handlers: each is given a line with the verdict that _HANDLERS names, and the
@@ -521,14 +527,20 @@ class CrawlSum:
         fetches = answer.number("fetches")
         outcome = answer.text("outcome")
         reason = line.text("reason", _REASON_LENGTH)
+        # Fetches count, whatever came of them.
         origin.counts["fetches"] += fetches
         if origin.period is not None and outcome in _NO_ANSWERS:
             origin.period.fetches += fetches
-        if outcome not in OUTCOMES or outcome == "none" or origin is self._nowhere:
+        if (
+            outcome not in OUTCOMES
+            or outcome == "none"
+            or origin is self._without_origin
+        ):
             # The line tells nothing about robots.txt. The page shows its reason, unless
             # there is another answer.
             origin.reason = origin.reason or reason
             return
+        # The line's answer, or failure, becomes the origin's last one.
         origin.url = line.text("url")
         origin.status = line.number("status")
         forbids = answer.flag("forbids")
@@ -554,7 +566,7 @@ class CrawlSum:
         origin.delay = None
         if isinstance(delay, int | float) and 0 < delay < 10**9:
             origin.delay = delay
-        has_size = answer.fields.get("bytes") is not None
+        has_size = answer.fields.get("bytes") is not None  # else there is no file
         origin.size = answer.number("bytes") if has_size else None
         origin.sitemaps = answer.number("sitemaps")
         self._end_period(origin, "answered", at)
@@ -569,7 +581,7 @@ class CrawlSum:
     ) -> None:
         """Note a failure, after which requests that wait for a first answer count as
         held."""
-        if origin.period is None:
+        if origin.period is None:  # the failure is the first in a row
             asked = answer.seconds("asked")
             began = at if asked is None else min(asked, at)
             fetches = answer.number("fetches")
@@ -577,9 +589,10 @@ class CrawlSum:
         period = origin.period
         period.ended = max(period.ended, at)
         period.reason = origin.reason or origin.cause
+        # From now on, requests that wait count as held. In the timeline of both kinds,
+        # _held_or_waiting, they stay.
         period.requests += origin.waiting
         origin.counts["held"] += origin.waiting
-        # In the other timeline, _held_or_waiting, these requests stay.
         self._waiting.change(at, -origin.still_waiting)
         origin.waiting = 0
         origin.still_waiting = 0
@@ -648,7 +661,7 @@ class CrawlSum:
         if self.dry_run or len(self.given_up) >= SHOWN_GIVEN_UP:
             return
         url = line.text("url", _MAX_TEXT + 1)
-        if 0 < len(url) <= _MAX_TEXT:  # one that was cut would be another URL
+        if 0 < len(url) <= _MAX_TEXT:  # if it were cut, it would be another URL
             self.given_up[url] = None
 
     def _on_disallowed(self, line: Line, _: float) -> None:
@@ -674,13 +687,14 @@ class CrawlSum:
     def _on_held(self, line: Line, at: float) -> None:
         """A request is held, or waits for a first answer."""
         origin = self._row_of(line)
-        # The reason says which of them (origins/policy.py).
+        # The reason says whether the request waits or is held (origins/policy.py).
         waits = line.text("reason") == UNKNOWN_YET
         if line.flag("dry_run"):  # the request went on
             origin.counts["waited" if waits else "held"] += 1
             return
         self._held_or_waiting.change(at, 1)
         origin.held += 1
+        # A request that waits isn't counted until the answer comes, or a failure.
         if waits:
             origin.waiting += 1
             origin.still_waiting += 1
@@ -696,8 +710,8 @@ class CrawlSum:
         verdict = line.text("verdict")
         origin.counts[verdict] += 1
         self._held_or_waiting.change(at, -1)
-        # The record doesn't say which request has left. While any wait, one of these is
-        # taken to have left.
+        # The record doesn't say whether the request was held or waited. While any of
+        # the origin's requests wait, one of these is taken to have left.
         if origin.still_waiting:
             origin.still_waiting -= 1
             self._waiting.change(at, -1)
@@ -726,7 +740,7 @@ class CrawlSum:
         reasons = list(rejected.fields)[:_MAX_ITEMS]
         row["rejected"] = [(reason, rejected.number(reason)) for reason in reasons]
         row["problem"] = row["failed"] or line.text("reason")
-        # "guessed": the URL is a common place of sitemaps. There may well be none.
+        # A guessed sitemap is no failure: its URL is only a usual place of sitemaps.
         if row["failed"] and row["found"] != "guessed":
             self.counts["sitemaps_failed"] += 1
         self.sitemaps.add(row)
@@ -737,7 +751,7 @@ class CrawlSum:
         verdict = line.text("verdict")
         text = line.text("reason", _REASON_LENGTH)
         row = self._count_statement(self.pages, verdict, text, line)
-        if line.flag("dry_run"):
+        if line.flag("dry_run"):  # nothing was dropped
             return
         row.dropped += 1
         name = "usage_dropped" if verdict.startswith("usage") else "page_dropped"
@@ -831,7 +845,8 @@ class CrawlSum:
                     refused_whole.add(rule_origin.origin)
         closed = []
         for origin in self.origins.top:
-            # If some requests were allowed, other rules make exceptions.
+            # If some requests were allowed, other rules make exceptions, so the origin
+            # isn't closed.
             if origin.origin in refused_whole and not origin.counts["allowed"]:
                 closed.append(origin.origin)
         return closed
@@ -842,6 +857,7 @@ class CrawlSum:
         """Add the counts of a row to those of the crawl. The row is complete: the
         record is at its end, or the row is forgotten, since too many other origins came
         after it."""
+        # The period of failures that goes on ends with the record.
         period = origin.period
         if period is not None:
             if origin.held:  # requests still wait
@@ -862,9 +878,10 @@ class CrawlSum:
         """Add up all origins after the last line, and make the axis and its curves."""
         for origin in self.origins.values():
             self._add_up(origin)
-        self.counts.update(self._nowhere.counts)
+        self.counts.update(self._without_origin.counts)
         self.counts["origins"] = self.outcomes.total()
-        # The crawl's own counts are exact, also where the record lacks lines.
+        # The crawl's own counts replace these, since they are exact, also where the
+        # record lacks lines.
         for name in self.finished.fields:
             self.counts[name] = self.finished.number(name)
         self.axis = Axis(self.began, self.ended)

@@ -446,7 +446,7 @@ def test_crawls_are_side_by_side_with_what_changed(tmp_path: Path) -> None:
     files[1].write_bytes(crawls[0])
     for record in ([BytesIO(b"".join(crawls))], files):
         data = ReportData.read(record)  # type: ignore[arg-type]
-        data.fill(lambda _, sha256: bodies.get(sha256))
+        data.add_texts(lambda _, sha256: bodies.get(sha256))
         page = parse(render(data))
         assert ["spider", "1", "2"] in rows(page, "crawls")
         assert ["allowed", "7", "7"] in rows(page, "crawls")

@@ -129,7 +129,7 @@ def test_a_rule_is_counted_over_all_origins() -> None:
     assert (second.rule, second.times) == ("Disallow: /y", 1)
     counts = {row.origin: row.counts for row in data.crawl.origins.top}
     assert counts == {A: Counter(allowed=6, forbidden=2), B: Counter(forbidden=2)}
-    data.fill(
+    data.add_texts(
         lambda origin, _: (
             b"#\r\nUser-agent: *\r\nDisallow: /x\r\n" if origin == B else None
         )
@@ -161,7 +161,7 @@ def test_not_every_file_is_quoted() -> None:
     rules = product((f"http://{one}.example" for one in range(30)), range(20))
     lines = [refused(site, rule=f"Disallow: /{one}", line=9) for site, one in rules]
     data = data_of(started(), *lines)
-    data.fill(lambda *_: b"\n" * 20)
+    data.add_texts(lambda *_: b"\n" * 20)
     quoted = list(data.crawl.quoted())
     assert len(quoted) == 250
     assert [number for number, _, _ in quoted[0].excerpt] == list(range(5, 14))
