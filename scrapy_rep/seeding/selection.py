@@ -354,7 +354,7 @@ class Selection:
     async def _page_of(self, loc: Any, entry_json: str) -> AcceptedPage | Reason:
         """Return the page at *loc*, or why it isn't requested."""
         try:
-            url, prefix = self._encode.page(loc)
+            url, prefix = self._encode.page_and_prefix(loc)
             site = self._by_prefix.get(prefix)
             if site is None:
                 site = await self._spool.retry(self._site_for, prefix)
