@@ -34,7 +34,7 @@ from scrapy_rep.protocol.syntax import chain as read_chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-# get_logger() names loggers after folders, so this one is "scrapy_rep.pages".
+# get_logger() names loggers after folders, so this logger is "scrapy_rep.pages".
 logger = get_logger(f"{__name__}.middleware")
 
 FOLLOW = "rep_follow"
@@ -43,8 +43,8 @@ FOLLOW = "rep_follow"
 EMBEDDED = "rep_embedded"
 """Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
-# At most this many links that may be followed are resolved in a page, and as many that
-# may not.
+# At most this many links that may be followed are resolved in a page, and as many links
+# that may not be followed.
 _MAX_LINKS = 2_000
 # Links that match neither _RELATIVE nor _ABSOLUTE are unusual. The work of resolving
 # the unusual links of a page is counted in characters (of the links and of the page's

@@ -417,8 +417,8 @@ class RepSettings:
     """Seconds after which a storage forgets an origin that nobody asks about: 90
     days."""
     cache_redis_prefix: str = _constant("{scrapy-rep}", _TEXT)
-    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so
-    that one call can name many."""
+    """What the keys in Redis begin with. Braces keep all keys in one slot of a cluster,
+    so that one call can name many of them."""
     cache_max_ttl: float = _constant(604_800.0, _SECONDS)
     """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
     days."""

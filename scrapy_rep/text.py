@@ -53,7 +53,7 @@ _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 class Encoder:
     """Encodes the URLs of one document, in little time whatever they are: the length of
     each URL is limited, and so is that of all non-ASCII hosts together, since encoding
-    one takes up to a millisecond."""
+    such a host takes up to a millisecond."""
 
     def __init__(self, limit: int = MAX_IDN) -> None:
         """*limit*: characters of all non-ASCII hosts, each counted once."""
@@ -228,8 +228,8 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``. Below 100 of a unit, the
-    next one isn't used."""
+    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``. Up to 99 of a unit, the
+    next larger unit isn't used."""
     if seconds < 100:
         seconds = max(0.0, seconds)
         return f"{seconds:.0f} s"
@@ -317,14 +317,15 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def date(seconds: float, form: str) -> str:
-    """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` if it is
-    out of range."""
+    """Return what :func:`moment_of` returns for *seconds*, in a *form* of ``strftime``;
+    ``?`` if *seconds* are out of range."""
     moment = moment_of(seconds)
     return "?" if moment is None else moment.strftime(form)
 
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
-    """Return :func:`moment_of` *seconds* as ISO 8601; None if that is None."""
+    """Return what :func:`moment_of` returns for *seconds*, as ISO 8601; None if it
+    returns None."""
     moment = moment_of(seconds)
     if moment is None:
         return None

@@ -43,11 +43,11 @@ def compare(task: Task) -> None:
 
     old_name, new_name = task.options.compare
     task.read_files([old_name, new_name], keep_file)
-    if task.statuses:  # at least one of the files can't be read
+    if task.statuses:  # read_files() has complained of a file that can't be read
         return
     old = files[_file_of(old_name)]
     new = files[_file_of(new_name)]
-    agents = agents_asked(task, [old, new], task.named)
+    agents = agents_asked(task, [old, new], task.named_agents)
     if not agents:  # no option names any agent
         agents = agents_of([old, new], ())
     verdicts = _Verdicts(task, agents, old, new)
@@ -123,7 +123,7 @@ class _Verdicts:
         question: Question,
         chain: Chain,
     ) -> Explanation:
-        """Return the verdict of one of the files."""
+        """Return the verdict of *robots*, one of the two files."""
         return robots.explain(
             question.url,
             question.path,
@@ -153,7 +153,7 @@ class _Verdicts:
 # -- lines -----------------------------------------------------------------------------------
 
 # Lines below a list of agents (`user-agent` lines) are of three kinds. A rule completes
-# the list: the next `user-agent` line begins another one. A line of another kind
+# the list: the next `user-agent` line begins another list. A line of another kind
 # completes the list for lines of its own kind only (REP.md sections 7, 11 and 12).
 _RULE_LINE = "rule"
 _PACE_LINE = "pace"
@@ -207,8 +207,8 @@ class _Meanings:
         self._current_blocks: dict[str, _Block] = {}
         """The block to which the next line of each kind belongs."""
         for kind in _KINDS_OF_LINES:
-            # This block is about no agents, and complete, so that the first
-            # `user-agent` line begins another one.
+            # A first block, about no agents. Since it has all of them, the first
+            # `user-agent` line begins another block.
             self._current_blocks[kind] = _Block(has_all_agents=True)
         for number, row in enumerate(normalise(body).split("\n"), 1):
             self._read(number, row)
@@ -289,6 +289,7 @@ def _print_changed_lines(
     then those of the whole file. Return how many lines were printed."""
     before = _Meanings(old.body)
     after = _Meanings(new.body)
+    # What the files are called in the output.
     old_file = old.facts.file or ""
     new_file = new.facts.file or ""
 

@@ -67,12 +67,12 @@ if TYPE_CHECKING:
 # After this many seconds of silence, a line says what the command waits for.
 _SILENT_SECONDS = 5.0
 
-# So many origins are asked for their robots.txt ahead of the one whose answer is used
-# next, so that a slow one doesn't hold up all others. Flights (origins/flights.py)
-# limits how many of these fetches run at a time.
+# So many origins are asked for their robots.txt ahead of the origin whose answer is
+# used next, so that a slow origin doesn't hold up all others. Flights
+# (origins/flights.py) limits how many of these fetches run at a time.
 _ORIGINS_AHEAD = 256
 
-# Settings that differ from those of the project's crawls. Nothing is crawled, so
+# Settings with other values than in the project's crawls. No page is crawled, so
 # nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
@@ -124,14 +124,14 @@ class CrawlTask(Task):
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that the command asks about: those of
-        :meth:`_named_agents`, if there are any. If not, a command that only reads a
-        file, without ``--spider``, asks about any crawler that no group names; any
+        :meth:`_agents_of_options`, if there are any. If not, a command that only reads
+        a file, without ``--spider``, asks about any crawler that no group names; any
         other command asks about the crawler that the project's crawls go by.
 
         :param agents: how the crawl finds out its crawler's name; None for a command
             that only reads a file
         """
-        named = self._named_agents()
+        named = self._agents_of_options()
         if named:
             return named
         if agents is None and self.options.spider is None:
@@ -141,14 +141,14 @@ class CrawlTask(Task):
         agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
         return [agents.default]
 
-    def _named_agents(self) -> list[Chain]:
+    def _agents_of_options(self) -> list[Chain]:
         """Return the crawlers that ``--agent`` names. If it names none: any crawler
         that no group names for ``--agents-of-file`` and ``--agents-known``, which add
         crawlers of their own; without these options, an empty list."""
         options = self.options
-        if not self.named and (options.agents_of_file or options.agents_known):
+        if not self.named_agents and (options.agents_of_file or options.agents_known):
             return super().agents()
-        return self.named  # by --agent
+        return self.named_agents
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own. Raises what *job* raises, and
@@ -162,7 +162,7 @@ class CrawlTask(Task):
         # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
-            first_named = next(iter(self._named_agents()), None)
+            first_named = next(iter(self._agents_of_options()), None)
             # What crawl() returns is a Deferred or an asyncio Task, depending on the
             # reactor.
             running: Any = process.crawl(crawler, job=job, usual_agent=first_named)
@@ -236,7 +236,8 @@ def use_spider(settings: Settings, name: str) -> None:
 
 def request_for(url: str) -> Request:
     """Return a request for *url*, or raise ``CommandError``."""
-    question_about(url)  # only checks the URL: its errors say more than Scrapy's
+    # This call only checks the URL. Its errors say more than those of Request().
+    question_about(url)
     return Request(url)
 
 
@@ -275,8 +276,9 @@ class RobotsSpider(Spider):
     None; when the job has failed, the job's error."""
     job: Job
     usual_agent: Chain | None = None
-    """The first crawler that is named; None if none is. CrawlTask.crawl() passes this
-    and :attr:`job` as arguments of the spider, which Scrapy sets as attributes."""
+    """The first crawler that options name; None if they name none. CrawlTask.crawl()
+    passes it and :attr:`job` as arguments of the spider, which Scrapy sets as
+    attributes."""
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job until it ends, or until the spider is closed: by Ctrl-C, or by a
@@ -300,14 +302,15 @@ class RobotsSpider(Spider):
         except Exception as error:  # noqa: BLE001 (Scrapy would only log it)
             self.error = error
         return
-        yield  # makes this an asynchronous generator, as Scrapy expects
+        yield  # makes start() an asynchronous generator, as Scrapy expects
 
     async def _run(self, lookup: Lookup) -> None:
         """Run the job, then end the fetches that it leaves running."""
         try:
             await self.job(lookup)
         finally:
-            # Otherwise the spider would wait for files that nobody needs any more.
+            # If they went on, the spider would wait for files that nobody needs any
+            # more.
             lookup.origins.flights.end()
 
 
@@ -339,6 +342,7 @@ async def follow(
             raise CommandError(message, error.status) from None
         if response.status not in REDIRECTS:
             return response
+        # Follow the redirect, if the project may contact its target.
         target = redirect_target(request.url, response)
         if target is None:
             problem = f"HTTP {response.status} without a usable target"
@@ -500,7 +504,7 @@ class Lookup(ResolutionListener):
             setting=state.status.setting or None,
         )
         # While the origin fails, an older copy that is still in use decides; without
-        # one, nothing does.
+        # such a copy, nothing decides.
         outcome = entry.outcome
         if is_failing and not is_stale:
             outcome = Outcome.UNREACHABLE

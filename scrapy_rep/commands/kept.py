@@ -54,6 +54,7 @@ def cache(task: CrawlTask) -> None:
             raise CommandError(
                 "REP_CACHE_STORAGE is in memory, so nothing is left after a crawl"
             )
+        # The origins of the given URLs.
         origins = []
         for url in urls:
             with task.reporting_errors():
@@ -67,6 +68,7 @@ def cache(task: CrawlTask) -> None:
             origins += [entry.origin for entry in entries]
             _drop(task, storage, dict.fromkeys(origins))
             return
+        # Files come first, since what is printed as bytes must not follow lines.
         for sha256 in hashes:
             _print_body(task, storage, sha256)
         for origin in origins:
@@ -271,6 +273,7 @@ def held(task: CrawlTask) -> None:
                 "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
             )
             entries = _load_entries(storage, [item.origin for item in held_by_origin])
+    # Print a line for each origin, then the totals.
     for item in held_by_origin:
         entry = entries.get(item.origin)
         why = why_unknown
@@ -308,8 +311,8 @@ def _held_in(path: Path) -> list[_HeldRequests]:
         if not path.exists():
             return []
         # While a crawl runs, and after it was killed, there is a write-ahead log beside
-        # the database. If there is none, reading must not create one, since the next
-        # crawl would conclude from it that the crawl before was killed.
+        # the database. If there is no such log, reading must not create one, since the
+        # next crawl would conclude from the log that the crawl before was killed.
         has_log = Path(f"{path}-wal").exists()
         # SQLite creates nothing beside a database that is said to be immutable.
         mode = "mode=ro" if has_log else "immutable=1"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEFAULT_ACTION = "decide"
-"""The action without any option that names one."""
+"""The action that is carried out if no option names an action."""
 
 WITHOUT_SCRAPY = (DEFAULT_ACTION, "compare", "lint")
 """Actions on files, which work without a project."""
@@ -142,8 +142,8 @@ def check_options(options: Namespace, arguments: Iterable[str]) -> None:
 
 
 def _hint_about(argument: str) -> str:
-    """Return which option may have been meant by *argument*, which is no option; "" for
-    no idea."""
+    """Return which option may have been meant by *argument*, which is no option, for
+    the end of an error; "" if no option is similar."""
     typed = argument.partition("=")[0]
     suggestions: list[str] = []
     if typed.startswith("--"):

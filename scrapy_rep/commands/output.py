@@ -36,7 +36,7 @@ _COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# If a line is broken, its rest is indented by this many columns more than its
+# If a line is broken, the rest of it is indented by this many columns more than the
 # beginning.
 _HANGING_INDENT = 4
 
@@ -246,7 +246,7 @@ class Output:
         self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* as it is. Call this only before any line is printed, since
+        """Print *data* as it is. To be called only before any line is printed, since
         *data* would overtake lines that still wait in the buffer for texts."""
         self._write(self._stream.buffer.write, data)
 

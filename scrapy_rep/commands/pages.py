@@ -296,7 +296,7 @@ _MAX_CONTACTED_ORIGINS = 100
 # forgotten, and the memory fills anew.
 _MAX_PREFIXES = 10_000
 
-# Only this many rules are named: those that forbid the most URLs.
+# Only this many rules are named: the rules that forbid the most URLs.
 _MAX_NAMED_RULES = 10
 
 # Columns of each of the two counts in front of a line: enough for 99,999,999.
@@ -321,8 +321,8 @@ class Sitemap:
     listed_in: str
     """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
-    """1 for a sitemap that robots.txt lists, 2 for one that an index of depth 1 lists,
-    and so on."""
+    """1 for a sitemap that robots.txt lists, 2 for a sitemap that an index of depth 1
+    lists, and so on."""
     kind: str | None = None
     """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
@@ -358,7 +358,7 @@ class Sitemap:
 def sitemaps(task: CrawlTask) -> None:
     """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts
     of URLs."""
-    if len(task.named) > 1:
+    if len(task.named_agents) > 1:
         raise WrongUsage("--sitemaps takes only one --agent")
     origins: dict[Origin, None] = {}  # each once, in order
     for url_request in task.requests():
@@ -393,8 +393,8 @@ class _Judge(NamedTuple):
 
 
 class _SitemapTree:
-    """Reads the sitemaps that the robots.txt of one origin lists, and those that these
-    list; prints each, and in the end the totals."""
+    """Reads the sitemaps that the robots.txt of one origin lists, and the sitemaps that
+    these list; prints each sitemap, and in the end the totals."""
 
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task

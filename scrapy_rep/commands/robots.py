@@ -62,7 +62,7 @@ class RobotsCommand(ScrapyCommand):
         # LOG_STDOUT would turn what the command prints into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
-            # No spider is needed, so it must not matter if one can't be imported.
+            # No spider is needed, so it must not matter if a spider can't be imported.
             loader = "scrapy.spiderloader.DummySpiderLoader"
             self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         try:

@@ -46,18 +46,18 @@ tells whether the last line that counts is whole."""
 # Bytes: longer lines of standard input are skipped, since no URL is that long.
 _MAX_INPUT_LINE = 65_536
 
-# Bytes: standard input is given up at a line this long, which may have no end
+# Bytes: standard input is given up at a line this long, since the line may have no end
 # (/dev/zero).
 _MAX_READ_LINE = 16 * 1024 * 1024
 
-# Put before a path alone, this makes a URL of it. Nothing is sent to this host.
+# Put before a path alone, this text makes a URL of it. Nothing is sent to this host.
 _ANY_SITE = "http://host.invalid"
 
 # The error about a URL or path that can't be encoded.
 _NOT_UTF8 = "not UTF-8: {!r}"
 
-# The beginning of a site's address without its scheme: names with dots, the last one of
-# letters, as in "www.example.com:8080/".
+# The beginning of a site's address without its scheme: names with dots, the last name
+# of letters, as in "www.example.com:8080/".
 _ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
 
 # Endings of file names, such as "robots.txt", which the pattern above takes for a
@@ -99,9 +99,9 @@ class Task:
         self.options = options
         self.output = Output(json=options.json, csv=options.csv)
         chains = map(_chain, options.agent)
-        self.named = list(dict.fromkeys(chains))  # each once, in order
+        self.named_agents = list(dict.fromkeys(chains))  # each once, in order
         """The crawlers that ``--agent`` names."""
-        for crawler in self.named:
+        for crawler in self.named_agents:
             warning = warning_of_digits(crawler)
             if warning:
                 complain(warning)
@@ -139,7 +139,7 @@ class Task:
         :param agents: how the crawl finds out its crawler's name; unused here, but see
             ``CrawlTask``
         """
-        return self.named or [(GLOBAL,)]
+        return self.named_agents or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own. Only ``CrawlTask`` can run one. Without

@@ -103,12 +103,12 @@ def agents_asked(
     options = task.options
     chains = default
     if options.agents_known:
-        chains = list(task.named)
+        chains = list(task.named_agents)
         for crawler in KNOWN:
             chains.append(crawler.chain)
     if options.agents_of_file:
         # Agents that options name are asked about, too; those of *default* aren't.
-        asked_for = chains if options.agents_known else task.named
+        asked_for = chains if options.agents_known else task.named_agents
         chains = agents_of(files, asked_for)
     return list(dict.fromkeys(chains))
 
@@ -127,7 +127,7 @@ def decide(task: Task) -> None:
         return
     # Two lines for people end the output: whom the verdicts are about, and how often
     # each verdict was given.
-    is_agent_given = bool(task.named or options.agents_of_file or options.spider)
+    is_agent_given = bool(task.named_agents or options.agents_of_file or options.spider)
     if options.agents_known:
         output.line(f"# {_ABOUT_KNOWN}")
     elif options.file is not None and not is_agent_given:

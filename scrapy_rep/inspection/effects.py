@@ -408,7 +408,7 @@ def _joined_agents(
 
 
 def _says_less(line: RuleLine) -> tuple[bool, bool]:
-    """Return a key to sort rules by: first what is forbidden, then what is allowed,
+    """Return a key to sort rules by: first rules that forbid, then rules that allow,
     then empty rules."""
     return not line.pattern, line.rule.allow
 

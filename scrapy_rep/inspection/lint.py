@@ -278,6 +278,7 @@ def _line_with_field(
             yield _later_colon(number, field, value, content, word)
         else:
             word = before_colon.strip(SPACE)
+    # The parser takes some misspelt words for the field.
     if word.lower() != field:
         name = _as_written(word)
         yield finding(number, "typo", name=name, field=field)

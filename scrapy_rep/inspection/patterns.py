@@ -134,15 +134,16 @@ def joined_paths(pattern: str) -> list[str]:
     comma."""
     if not can_match(pattern):
         return []
-    # If there are six parts, the last is all that is left of the pattern, and isn't
-    # looked at.
+    # The pattern is split at most five times. If there are six parts, the last is all
+    # that is left of the pattern, and isn't looked at.
     parts = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part]
     paths = [example_of(part) for part in parts[:_MAX_JOINED]]
     return paths if len(paths) > 1 and all(paths) else []
 
 
 def regular_expression_in(pattern: str) -> str:
-    """Return what only a regular expression would have, "" for nothing."""
+    """Return the part of a pattern that only a regular expression would have; "" if
+    there is no such part."""
     expression = _REGEX.search(pattern)
     return expression[0] if expression else ""
 

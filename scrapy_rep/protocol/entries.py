@@ -168,7 +168,7 @@ class XmlFeed:
     the root element is not that of a sitemap or feed."""
     problem: str | None = None
     """The first error by which something was or may be lost; None if there is none."""
-    over = False
+    is_finished = False
     """Whether there is no point in reading on, since the file is no sitemap, or all its
     URLs may be wrong."""
 
@@ -222,7 +222,7 @@ class XmlFeed:
         self._is_last = last
         self._text += self._decoder.decode(data, last)
         needs_more_data = False
-        while not (self.over or needs_more_data):
+        while not (self.is_finished or needs_more_data):
             mark = self._marks.search(self._text, self._position)
             if mark is None:
                 # What begins with the last "<" may be a tag that goes on in the next
@@ -251,7 +251,7 @@ class XmlFeed:
 
     def _check_end(self) -> None:
         """Note what the end of the file shows to be wrong with it."""
-        if not self._is_root_closed and not self.over:  # there is more to read
+        if not self._is_root_closed and not self.is_finished:  # there is more to read
             self._note_damage("the file ends too early")
         if self._unexpected and self.problem is None:
             name = self._unexpected[:100]
@@ -351,11 +351,11 @@ class XmlFeed:
         if entity:
             # Entities aren't resolved, so URLs would lack what the entities stand for.
             self.problem = "it declares XML entities, which are not resolved"
-            self.over = True
+            self.is_finished = True
             return
         self.root = name.rpartition(":")[2]  # without the prefix
         if self.root not in _FORMATS:
-            self.over = True
+            self.is_finished = True
             return
         file_format = _FORMATS[self.root]
         self.kind = file_format.kind
@@ -447,6 +447,7 @@ class XmlFeed:
         """Read the *text* between an entry's tags. The entry's URL may be within an
         element whose end tag is missing."""
         own_prefix = self._open_entry.rpartition(":")[0]
+        key_by_element = self._key_by_element
         # The outermost element that is open, and the first URL that was seen within
         # this element.
         open_element = ""
@@ -469,7 +470,7 @@ class XmlFeed:
             if not is_core and not self._is_feed:
                 is_core = prefix.lower() not in _EXTENSIONS
             if is_core:
-                local = self._key_by_element.get(local, local)
+                local = key_by_element.get(local, local)
             if local == "link" and self._may_have_href(is_core=is_core):
                 values = _values_in(attributes)
                 if values.get("href"):
@@ -662,6 +663,7 @@ def _plain_text_of(text: str) -> str:
 
 
 def _description_of(wrong_character: str) -> str:
+    """Return in words what is wrong with a text that has *wrong_character*."""
     if wrong_character == "\ufffd":
         return "bytes that are not valid text in its encoding"
     code = ord(wrong_character)
@@ -671,7 +673,7 @@ def _description_of(wrong_character: str) -> str:
 def _character(match: re.Match[str]) -> str:
     """Return the character that a match of ``_REFERENCE`` stands for.
 
-    :raises _DamageError: if there is none
+    :raises _DamageError: if there is no such character
     """
     decimal, hexadecimal, name = match.groups()
     if name:
@@ -685,8 +687,9 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
-    """Return the encoding to read a file in; and the declared one if Python doesn't
-    know that, else an empty string."""
+    """Return the encoding to read a file in, and an empty string; if Python doesn't
+    know the encoding that the file declares, the name of that in place of the empty
+    string."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # byte order marks
         return "utf-16", ""
     if b"\0" in start[:2]:

@@ -369,13 +369,13 @@ def _seconds(number: str) -> float:
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid. Of
-    several headers, which are joined by commas, the longest counts."""
+    """Return the seconds to wait by a ``Retry-After`` header; None if it is invalid. Of
+    several headers, joined by commas in *value*, the longest time counts."""
     header = value or ""
     longest = 0.0
     for part in header.split(","):
         wait = _WAIT.fullmatch(part)
-        if wait is None:
+        if wait is None:  # this part is no number of seconds
             break
         longest = max(longest, _seconds(wait[1]))
     else:
@@ -398,8 +398,9 @@ def backoff(
 ) -> float:
     """Return the seconds until the next attempt for an unreachable origin (REP.md
     section 4): *base* after the first of *attempts* failures in a row, doubled with
-    each further one, or *retry_after* if that is longer; at most *maximum*. *jitter* (0
-    to 1, random) takes off up to a quarter, to spread origins that failed together."""
+    each further failure, or *retry_after* if that is longer; at most *maximum*.
+    *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
+    together."""
     doublings = min(attempts - 1, _MAX_DOUBLINGS)
     delay = min(maximum, base * 2.0**doublings)
     delay *= 1 - jitter * _JITTER_SHARE
@@ -417,7 +418,7 @@ def unreachable_seconds(
     :param elapsed: seconds since the last attempt; the clock may have been set since
     :param limit: after how many seconds something changes for the origin:
         ``NO_CRAWL_SECONDS``, or Google's 30 days. Each pause between two attempts
-        counts for at most ``1 / SHARES`` of it
+        counts for at most ``1 / SHARES`` of this limit
     """
     if not attempts:
         return 0.0

@@ -230,6 +230,7 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
     if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
         return "", may_follow
     base = ""
+    # In values of this many bytes, character references may still be resolved.
     bytes_left = _MAX_REFERENCES
     tags = start_tags(body, _LINK_TAGS, len(body), unscripted=True)
     for name, _, attributes in tags:

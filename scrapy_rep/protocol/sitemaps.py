@@ -76,11 +76,11 @@ _GZIP = 31
 class TextFeed:
     """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
-    # XmlFeed has the attributes kind, problem and over, too. Any text is a sitemap
-    # without a problem, and is read to its end.
+    # XmlFeed has the attributes kind, problem and is_finished, too. Any text is a
+    # sitemap without a problem, and is read to its end.
     kind = Kind.TEXT
     problem = None
-    over = False
+    is_finished = False
 
     def __init__(self, encoding: str) -> None:
         # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be
@@ -195,7 +195,8 @@ class SitemapReader:
                 )
             self.count += len(entries)
             yield entries
-            if feed.over or self.problem is not None:  # there is no point in going on
+            # After a problem of its own, the reader ends, too.
+            if feed.is_finished or self.problem is not None:
                 break
         self._note_problem_of(feed)
 
@@ -329,7 +330,7 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     """Unpack one layer of gzip. Yields at least once for each piece.
 
-    :raises GunzipError: if it is damaged, or unpacks to more than *max_bytes*
+    :raises GunzipError: if the layer is damaged, or unpacks to more than *max_bytes*
     """
     decoder = zlib.decompressobj(_GZIP)
     ended_members = 0
@@ -357,6 +358,7 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
                 if ended_members and not is_in_member:
                     return
                 raise GunzipError(f"broken gzip ({error})") from None
+            # At the end of a member, zlib hands back what follows as unused_data.
             is_in_member = not decoder.eof
             was_full_step = is_in_member and len(unpacked) == STEP
             if decoder.eof:
