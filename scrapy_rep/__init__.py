@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy_rep.preferences.middlewares import UsageItemMiddleware, UsageMiddleware
     from scrapy_rep.robotparser import RobotParser
 
-# Written out, since mypy would take `list(_HOMES)` for an empty list.
+# This list is written out, since mypy would take `list(_HOMES)` for an empty list.
 # fmt: off
 __all__ = [
     "Addon", "BroadPriorityQueue", "PageMiddleware", "RepMiddleware", "RobotParser",
@@ -28,6 +28,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+# In which module of this package each of these names is defined.
 _HOMES = {
     "Addon": "addon",
     "BroadPriorityQueue": "engine.pqueue",
@@ -42,7 +43,7 @@ _HOMES = {
     "usage": "preferences.lookup",
 }
 
-if not TYPE_CHECKING:  # to type checkers, all names would be right
+if not TYPE_CHECKING:  # with this function, type checkers would take any name for right
 
     def __getattr__(name):
         if name in _HOMES:

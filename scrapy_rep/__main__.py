@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from scrapy_rep.commands.options import (
     DEFAULT_ACTION,
     WITHOUT_SCRAPY,
+    action_and_module,
     action_of,
     add_options,
     check_options,
-    module_of,
 )
 from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain, usage_error
 from scrapy_rep.commands.task import Task
@@ -32,7 +32,8 @@ _DESCRIPTION = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with *arguments*, None for those of the process. Return the exit status."""
+    """Run the command with *arguments*; None for the arguments of the process. Return
+    the exit status."""
     parser = ArgumentParser("scrapy-rep", _USAGE, _DESCRIPTION)
     add_options(parser)
     options, names = parser.parse_known_args(arguments)
@@ -48,12 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise WrongUsage(
                     f"a site is asked by Scrapy: scrapy robots {options.file}"
                 )
-        action, module = module_of(options)
-        # A function of the action's name, such as lint() in commands/verdicts.py.
+        action, module = action_and_module(options)
+        # The function has the action's name, such as lint() in commands/verdicts.py.
         carry_out = getattr(import_module(module), action)
         return Task(names, options).run(carry_out)
     except WrongUsage as error:
-        parser.error(usage_error(error, parser.prog))  # ends the process
+        parser.error(usage_error(error, parser.prog))  # this ends the process
     except KeyboardInterrupt:
         complain("stopped before it was done")
         return ExitStatus.UNREACHABLE

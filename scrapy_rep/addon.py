@@ -44,6 +44,7 @@ class Addon:
         # Priority "addon" is below "project": ROBOTSTXT_OBEY = False in a project wins.
         settings.set("ROBOTSTXT_OBEY", True, "addon")
         position = self._add_middleware(settings)
+        # This method of Scrapy's adds a class, unless the project lists it.
         add = settings.setdefault_in_component_priority_dict
         add("SPIDER_MIDDLEWARES", PageMiddleware, PAGES_POSITION)
         if settings.getbool("ROBOTSTXT_OBEY") and _has_scrapys_queue(settings):
@@ -60,13 +61,14 @@ class Addon:
 
     def _add_middleware(self, settings: BaseSettings) -> int:
         """Put RepMiddleware in the place of Scrapy's RobotsTxtMiddleware and of the
-        project's subclasses of it. Return its position, which is its own if the project
-        lists it or a subclass of it."""
+        project's subclasses of that. Return the position of RepMiddleware, or of the
+        subclass of RepMiddleware that the project lists."""
         positions = _listed_middlewares(settings)
         our_classes = [each for each in positions if issubclass(each, RepMiddleware)]
         replaced_classes = [each for each in positions if _is_replaced(each)]
         position = POSITION
-        # If the project has chosen positions, the first of these counts.
+        # A position that the project has chosen counts: that of RepMiddleware, or else
+        # that of the middleware whose place it takes.
         for listed_class in (*our_classes, *replaced_classes, RobotsTxtMiddleware):
             if listed_class in positions:
                 position = positions[listed_class]
@@ -77,8 +79,8 @@ class Addon:
                 RepMiddleware,
                 position,
             )
-        # None switches a middleware off. To remove it is not enough: Scrapy's default
-        # list has it, too.
+        # None switches a middleware off. To remove RobotsTxtMiddleware from the
+        # project's list is not enough: Scrapy's default list has it, too.
         set_position = settings.set_in_component_priority_dict
         set_position(MIDDLEWARES, RobotsTxtMiddleware, None)
         for replaced_class in replaced_classes:
@@ -111,16 +113,17 @@ def _is_replaced(listed_class: type) -> bool:
 
 
 def _has_scrapys_queue(settings: BaseSettings) -> bool:
-    """Whether the priority queue is Scrapy's default, which is not made for as many
-    waiting hosts as there are while they wait for robots.txt. What somebody has chosen
-    stays, as would a future default."""
+    """Whether the priority queue is Scrapy's default, which is not made for the many
+    hosts that wait for their robots.txt at the same time. A queue that the project has
+    chosen stays, and so would another default of a future Scrapy."""
     if settings.getpriority(QUEUE) != SETTINGS_PRIORITIES["default"]:
         return False
     return load_object(settings[QUEUE]) is DownloaderAwarePriorityQueue
 
 
 def _warn_of_replaced(replaced_class: type) -> None:
-    """Warn that a middleware of the project's own isn't used any more."""
+    """Warn that *replaced_class*, a middleware of the project's own, isn't used any
+    more."""
     logger.warning(
         "DOWNLOADER_MIDDLEWARES: scrapy_rep.RepMiddleware takes the place of %(name)s, a subclass of "
         "Scrapy's RobotsTxtMiddleware, which is not used. Subclass scrapy_rep.RepMiddleware instead.",

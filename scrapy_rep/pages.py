@@ -34,7 +34,7 @@ from scrapy_rep.protocol.syntax import chain as read_chain
 from scrapy_rep.settings import RepSettings, settings_beside
 from scrapy_rep.text import Encoder
 
-# get_logger() names loggers after folders, so this one is "scrapy_rep.pages".
+# get_logger() names loggers after folders, so this logger is "scrapy_rep.pages".
 logger = get_logger(f"{__name__}.middleware")
 
 FOLLOW = "rep_follow"
@@ -43,12 +43,12 @@ FOLLOW = "rep_follow"
 EMBEDDED = "rep_embedded"
 """Meta key: the page is embedded in another one, see ``indexifembedded``."""
 
-# At most this many links that may be followed are resolved in a page, and as many that
-# may not.
+# At most this many links that may be followed are resolved in a page, and as many links
+# that may not be followed.
 _MAX_LINKS = 2_000
-# Links that match neither pattern below are unusual. The work of resolving those of a
-# page is counted in characters (of the links and of the page's base), and ends at this
-# many.
+# Links that match neither _RELATIVE nor _ABSOLUTE are unusual. The work of resolving
+# the unusual links of a page is counted in characters (of the links and of the page's
+# base), and ends at this many.
 _MAX_WORK = 200_000
 # Each unusual link counts as this many characters more, since even a short one takes 40
 # microseconds.
@@ -57,6 +57,7 @@ _WORK_OF_A_LINK = 500
 # Characters that neither urljoin() nor Scrapy changes, except in paths with empty or
 # dot segments.
 _PLAIN_CHARACTERS = r"[!$%&()*+,./0-9=?@A-Z_a-z~-]*"
+# Usual links, which need no urljoin(): relative ones, and absolute ones.
 _RELATIVE = re.compile(rf"/?(?=[0-9A-Za-z_%~-]){_PLAIN_CHARACTERS}(?<!\?)")
 _ABSOLUTE = re.compile(
     rf"https?://[a-z0-9.-]+(?::[1-9][0-9]{{0,3}})?/{_PLAIN_CHARACTERS}(?<!\?)"
@@ -106,15 +107,15 @@ def page_rules(
 
 def chain_behind(request: Request | None) -> tuple[str, ...]:
     """Return the chain of product tokens (origins/agents.py) of a request that was
-    sent; empty for None. If it may belong to crawls with different chains, only what
-    the request itself says counts."""
+    sent; empty for None. If the request may belong to crawls with different chains,
+    only what the request itself says counts."""
     if request is None:
         return ()
     crawls = crawls_behind(request)
     usual_chains = {agents.usual for agents in crawls}
     if len(usual_chains) == 1:
         return crawls[0].chain_sent(request)
-    # Under this key (origins/agents.py) a request may name its agent. If it doesn't,
+    # Under AGENT_KEY (origins/agents.py) a request may name its agent. If it doesn't,
     # its User-Agent header does.
     try:
         return read_chain(request.meta[AGENT_KEY])
@@ -124,8 +125,8 @@ def chain_behind(request: Request | None) -> tuple[str, ...]:
 
 def crawls_behind(request: Request) -> list[Agents]:
     """Return the Agents (origins/agents.py) of the crawls that *request* may belong to:
-    of the crawl whose spider has its callback; else of all that are under way; if none
-    is, of all in this process."""
+    of the crawl whose spider has the request's callback; else of all crawls that are
+    under way; if none is, of all crawls in this process."""
     crawls = list(OF_ALL_CRAWLS)
     spider = getattr(request.callback, "__self__", None)
     if spider is not None:
@@ -146,9 +147,9 @@ def is_html(response: Response) -> bool:
 
 def encoding_of(response: Response) -> str:
     """Return the encoding in which the tags of *response* are read. Scrapy is slow to
-    find a response's encoding, and tags that are ASCII don't need it. So it is asked
-    only about what may be UTF-16 (zeros among the first bytes) or ISO-2022 (escape
-    characters)."""
+    find a response's encoding, and tags that are ASCII don't need it. So Scrapy is
+    asked only about pages that may be in UTF-16 (zeros among the first bytes) or in
+    ISO-2022 (escape characters)."""
     start = response.body[:1024]
     if b"\0" in start or b"\x1b" in response.body:
         return getattr(response, "encoding", None) or "utf-8"
@@ -174,17 +175,18 @@ def follow_links(links: Any, response: Response | None = None) -> Any:
 
 
 def is_exempt(request: Request, response: Response) -> bool:
-    """Return whether *request* may be followed whatever the page says, because it is
-    for the page itself, or because its meta says so."""
+    """Return whether *request* may be followed whatever the page, *response*, says:
+    because the request is for the page itself, or because the request's meta says
+    so."""
     meta = request.meta
     if meta.get(FOLLOW) or meta.get("dont_obey_robotstxt"):
         return True
     own_urls = [response.url]
-    sent = response.request
-    if sent is not None:
-        # The page itself is also what was requested before redirects.
-        before_redirects = sent.meta.get("redirect_urls", ())
-        own_urls = [response.url, sent.url, *before_redirects]
+    sent_request = response.request
+    if sent_request is not None:
+        # The URLs that redirected to the page stand for the page itself, too.
+        before_redirects = sent_request.meta.get("redirect_urls", ())
+        own_urls = [response.url, sent_request.url, *before_redirects]
     return _without_fragment(request.url) in map(_without_fragment, own_urls)
 
 
@@ -260,13 +262,13 @@ class _LinkResolver:
     the limits, to "". A usual link takes a microsecond."""
 
     def __init__(self, url: str, base: str, encoding: str) -> None:
-        """*url* is the page's, *base* the reference in its base element, empty if it
-        has none."""
+        """*url*: the page's. *base*: the reference in the page's base element; empty if
+        the page has none. *encoding*: the page's, in which queries are encoded."""
         self._encode = Encoder()
         self._encoding = encoding
         self._work = 0
-        # The URL to which relative links refer. If it isn't valid, this attribute and
-        # the next two are empty, and only absolute links can be resolved.
+        # The URL to which relative links refer. If it isn't valid, _base, _root and
+        # _folder are empty, and only absolute links can be resolved.
         self._base = ""
         # What a usual link that begins with "/" has to be appended to.
         self._root = ""
@@ -279,6 +281,7 @@ class _LinkResolver:
             self._base = base_url
 
     def __call__(self, reference: str) -> str:
+        """Return the URL that *reference*, the text of a link, stands for."""
         url = _without_fragment(reference)
         has_odd_segments = "/." in url or "//" in url
         if not has_odd_segments and _RELATIVE.fullmatch(url):
@@ -287,8 +290,8 @@ class _LinkResolver:
             return self._folder + url
         if _ABSOLUTE.fullmatch(url):
             return url
-        # The link is joined with the base, encoded and searched for a fragment, so it
-        # counts three times.
+        # The link is unusual. It is joined with the base, encoded and searched for a
+        # fragment, so it counts three times.
         self._work += _WORK_OF_A_LINK
         self._work += len(self._base) + 3 * len(reference)
         if self._work > _MAX_WORK:
@@ -310,8 +313,8 @@ class PageMiddleware(BaseSpiderMiddleware):
 
     def __init__(self, crawler: Crawler, settings: RepSettings) -> None:
         super().__init__(crawler)
-        # Whether rules against following are looked at: those of whole pages, and those
-        # of single links. For REP_NOFOLLOW, "count" and True mean both.
+        # Whether rules against following are looked at: rules of whole pages, and rules
+        # of single links. For REP_NOFOLLOW, "count" and True mean both kinds.
         self._by_page = settings.nofollow in ("page", "count", True)
         self._by_links = settings.nofollow in ("links", "count", True)
         self._has_noindex = bool(settings.noindex)
@@ -319,6 +322,7 @@ class PageMiddleware(BaseSpiderMiddleware):
         in_earnest = not settings.dry_run
         self._drops_requests = in_earnest and settings.nofollow != "count"
         self._drops_items = in_earnest and settings.noindex != "count"
+        # In a context of this, an error is logged, and the request or item passes.
         self._isolated = Isolation(crawler)
         self._log = Limiter(logger, "origins with pages that are not followed or kept")
 
@@ -334,28 +338,33 @@ class PageMiddleware(BaseSpiderMiddleware):
         self, request: Request, response: Response | None
     ) -> Request | None:
         is_dropped = False
-        page = response.request if response else None
-        if response and page and (self._by_page or self._by_links):
+        # The request for the page in which *request* was found; None for a start
+        # request.
+        page_request = response.request if response else None
+        if response and page_request and (self._by_page or self._by_links):
             with self._isolated("check of links (REP_NOFOLLOW)"):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
-                refused = self._request_refusal(rep, request, response, page)
+                refused = self._request_refusal(rep, request, response, page_request)
                 if rep and refused:
-                    # Set before the report, so that it holds even if reporting fails.
+                    # is_dropped is set before the report, so that *request* is dropped
+                    # even if reporting fails.
                     is_dropped = self._drops_requests
                     self._report(rep, request, refused, is_dropped=is_dropped)
         return None if is_dropped else request
 
     def get_processed_item(self, item: Any, response: Response | None) -> Any:
         is_dropped = False
-        page = response.request if response else None
-        if response and page and self._has_noindex:
+        # The request for the page that the item is from.
+        page_request = response.request if response else None
+        if response and page_request and self._has_noindex:
             with self._isolated("check of items (REP_NOINDEX)"):
                 rep = self.crawler.get_downloader_middleware(RepMiddleware)
-                refused = self._item_refusal(rep, response, page)
+                refused = self._item_refusal(rep, response, page_request)
                 if rep and refused:
-                    # Set before the report, so that it holds even if reporting fails.
+                    # is_dropped is set before the report, so that *item* is dropped
+                    # even if reporting fails.
                     is_dropped = self._drops_items
-                    self._report(rep, page, refused, is_dropped=is_dropped)
+                    self._report(rep, page_request, refused, is_dropped=is_dropped)
         return None if is_dropped else item
 
     def _request_refusal(
@@ -363,25 +372,26 @@ class PageMiddleware(BaseSpiderMiddleware):
         rep: RepMiddleware | None,
         request: Request,
         response: Response,
-        page: Request,
+        page_request: Request,
     ) -> Refusal | None:
-        """Return why *request*, from *response* to the request *page*, should not be
-        made."""
+        """Return why *request*, from *response* to *page_request*, should not be made.
+        *rep*: None if the crawl has no RepMiddleware; then nothing is refused."""
         if rep is None or is_exempt(request, response):
             return None
         if is_sitemap(response, self.crawler.spider):
             return None
-        chain = rep.agents.chain_sent(page)
+        chain = rep.agents.chain_sent(page_request)
         return refusal(request, response, chain, self._by_page, self._by_links)
 
     def _item_refusal(
-        self, rep: RepMiddleware | None, response: Response, page: Request
+        self, rep: RepMiddleware | None, response: Response, page_request: Request
     ) -> Refusal | None:
-        """Return why items of *response* to the request *page* should not be kept."""
-        if rep is None or page.meta.get("dont_obey_robotstxt"):
+        """Return why items of *response* to *page_request* should not be kept. *rep*:
+        as in :meth:`_request_refusal`."""
+        if rep is None or page_request.meta.get("dont_obey_robotstxt"):
             return None
-        rules = page_rules(response, rep.agents.chain_sent(page))
-        if rules.indexifembedded and page.meta.get(EMBEDDED):
+        rules = page_rules(response, rep.agents.chain_sent(page_request))
+        if rules.indexifembedded and page_request.meta.get(EMBEDDED):
             return None
         rule = rules.saying("noindex", "none")
         if rule is not None:
@@ -389,9 +399,9 @@ class PageMiddleware(BaseSpiderMiddleware):
         if not rules.expired(rep.clock()):
             return None
         # The page has expired. Of its dates, the earliest counts.
-        date = rules.unavailable_after
-        expired = next(rule for rule in rules.rules if rule.value == date)
-        return Refusal("expired", f"{expired.where}: {expired}")
+        earliest_date = rules.unavailable_after
+        rule = next(rule for rule in rules.rules if rule.value == earliest_date)
+        return Refusal("expired", f"{rule.where}: {rule}")
 
     def _report(
         self,

@@ -34,11 +34,12 @@ logger = get_logger(__name__)
 
 _PREFIX = "REP_"
 
-# How similar to an unknown setting's name a name must be to be suggested; 1: identical.
+# A known name is suggested if it is at least so similar to the unknown one: from 0 to 1
+# (identical), as difflib counts.
 _SIMILARITY = 0.75
 
-# Commands such as scrapy shell wait this many seconds for a robots.txt: longer than any
-# fetch takes.
+# Interactive commands such as scrapy shell wait at most this many seconds for a
+# robots.txt. No fetch takes as long.
 _INTERACTIVE_SECONDS = 86400.0
 
 # The longest delay in seconds with REP_CRAWL_DELAY = True. Whoever wants longer ones
@@ -50,7 +51,7 @@ _LONGEST_DELAY = 60.0
 _SHOWN_CHARACTERS = 300
 
 SPIDER_SITEMAPS = "rep_sitemaps"
-"""The spider's attribute that stands for ``REP_SITEMAPS``."""
+"""The attribute by which a spider chooses what ``REP_SITEMAPS`` chooses for all."""
 
 USAGE_FIELDS = ("usage", "usage_tokens", "usage_field", "tdmrep")
 """Settings that ask for usage preferences."""
@@ -82,13 +83,13 @@ def _number(number_type: type, least: float) -> Callable[[Any], Any]:
 
 
 _seconds = _number(float, 0.0)
-_least_positive = math.nextafter(0.0, 1.0)
+_least_positive = math.nextafter(0.0, 1.0)  # the smallest float that is more than 0
 _positive_seconds = _number(float, _least_positive)
 
 
 def _flag(value: Any) -> bool:
-    """Return True or False, as Scrapy's ``getbool`` reads *value*, also one of a
-    command line."""
+    """Return True or False, as Scrapy's ``getbool`` reads *value*. From a command line,
+    *value* is a text."""
     text = str(value).lower()
     if text in ("true", "1"):
         return True
@@ -138,7 +139,8 @@ def _class(value: Any) -> str | type:
 
 
 class DelayLimit(NamedTuple):
-    """``REP_CRAWL_DELAY``: which crawl delays are kept. It is false if none are."""
+    """``REP_CRAWL_DELAY``: which crawl delays are kept. In a condition, a DelayLimit
+    counts as False if none are."""
 
     most: float = 0.0
     """Seconds: the longest delay that is kept."""
@@ -152,8 +154,9 @@ class DelayLimit(NamedTuple):
 
 def _crawl_delay(value: Any) -> DelayLimit | bool:
     """Return which crawl delays are kept; False if none are."""
-    value = loaded(value)
+    value = read_if_json(value)
     if isinstance(value, Mapping):
+        # What happens to origins that ask for a longer delay than "most".
         beyond = value.get("beyond", "limit")
         if not value.keys() <= {"most", "beyond"} or beyond not in ("limit", "skip"):
             raise ValueError
@@ -174,12 +177,12 @@ class Override(NamedTuple):
     """The path of a robots.txt that takes the place of the site's; None: there are no
     rules."""
     until: datetime | None = None
-    """From then on, the site's own robots.txt counts again; None: never."""
+    """The time from which on the site's own robots.txt counts again; None: never."""
 
 
 def _override(value: Any) -> Override:
-    """Return what counts for a host. *value*: the path of a file, or None; or a dict
-    with one of these as "file", and its end as "until"."""
+    """Return what counts for a host. *value*: the path of a file, or None for no rules;
+    or a dict with one of these as "file", and with the date when it ends as "until"."""
     file = value
     until = None
     if isinstance(value, Mapping):
@@ -195,7 +198,7 @@ def _override(value: Any) -> Override:
 
 def _overrides(value: Any) -> dict[str, Override] | None:
     """Return what counts for each host or ``*.domain``; None without hosts."""
-    value = loaded(value)
+    value = read_if_json(value)
     if not value:
         return None
     if not isinstance(value, Mapping):
@@ -216,7 +219,7 @@ def _host_pattern(name: Any) -> str:
         raise ValueError
     wildcard = "*." if host != name else ""
     is_ip6 = host.startswith("[") and host.endswith("]")
-    if is_ip6:
+    if is_ip6:  # punycode() refuses the brackets
         origin = Origin.from_url(f"http://{host}/")
         return wildcard + origin.host
     return wildcard + punycode(host)
@@ -231,9 +234,9 @@ def sitemaps(value: Any) -> str | bool:
     return False
 
 
-def loaded(value: Any) -> Any:
+def read_if_json(value: Any) -> Any:
     """Return *value* or, if it is a text that begins as JSON of a dict or a list (as on
-    a command line), what the JSON says. Raises ``ValueError`` if that is broken."""
+    a command line), what the JSON says. Raises ``ValueError`` if the JSON is broken."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith(("{", "[")):
@@ -297,8 +300,8 @@ def _setting(default: Any, check: _Check) -> Any:
 
 
 def _constant(value: Any, check: _Check) -> Any:
-    """A value that no user has had a reason to change. Only our own tests change it, by
-    a setting ``_REP_…``."""
+    """A *value* that no user has had a reason to change. Only our own tests change it,
+    by a setting whose name begins with ``_REP_``."""
     metadata = {"check": check, "prefix": f"_{_PREFIX}"}
     return field(default=value, metadata=metadata)
 
@@ -321,6 +324,7 @@ def _choice(*choices: str | bool) -> Any:
     def read(value: Any) -> str | bool:
         if isinstance(value, str) and value in choices:
             return value
+        # True and False may be among the choices, too.
         flag = _flag(value)
         if flag not in choices:
             raise ValueError
@@ -402,8 +406,8 @@ class RepSettings:
     # Constants
 
     hold_grace: float = _constant(0.5, _SECONDS)
-    """A request that waits for a first fetch counts as held this many seconds after the
-    fetch was needed."""
+    """A request that waits for the first fetch of a robots.txt counts as held this many
+    seconds after the fetch was needed."""
     hold_idle: float = _constant(60.0, _SECONDS)
     """Seconds of nothing but waiting after which ``spider_idle`` is sent."""
     hold_dead_host_tries: int = _constant(3, _COUNT)
@@ -413,16 +417,17 @@ class RepSettings:
     """Seconds after which a storage forgets an origin that nobody asks about: 90
     days."""
     cache_redis_prefix: str = _constant("{scrapy-rep}", _TEXT)
-    """What the keys in Redis begin with. Braces keep them in one slot of a cluster, so
-    that one call can name many."""
+    """What the keys in Redis begin with. Braces keep all keys in one slot of a cluster,
+    so that one call can name many of them."""
     cache_max_ttl: float = _constant(604_800.0, _SECONDS)
     """Seconds for which an answer is fresh at most, whatever ``Cache-Control`` says: 7
     days."""
     cache_max_bytes: int = _constant(67_108_864, _COUNT)
-    """At most this many bytes of rules are kept in memory, for all origins."""
+    """At most this many bytes of rules are kept in memory, those of all origins
+    together: 64 MiB."""
     sitemap_priority: int = _constant(10, _INTEGER)
-    """The priority of requests for sitemaps: before pages, since they lead to more of
-    these."""
+    """The priority of requests for sitemaps: before pages, since sitemaps lead to more
+    pages."""
     sitemap_page_priority: int = _constant(0, _INTEGER)
     """The priority of requests for pages of sitemaps."""
     sitemap_max_depth: int = _constant(5, _COUNT)
@@ -448,8 +453,8 @@ class RepSettings:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> RepSettings:
-        """Read and check all. If one is wrong, ``SettingsError`` names the setting, its
-        value and what would be right."""
+        """Read and check all settings. If one is wrong, ``SettingsError`` names the
+        setting, its value and what would be right."""
         values = {}
         for item in fields(cls):
             name = setting_name(item.name)
@@ -465,8 +470,8 @@ class RepSettings:
 
 
 def one_attempt(settings: RepSettings) -> RepSettings:
-    """Return *settings* for interactive commands: try robots.txt once, and wait for the
-    answer."""
+    """Return *settings* as interactive commands need them: each robots.txt is tried
+    once, and requests wait for the answer."""
     unreachable = settings.unreachable
     if unreachable == "hold":
         unreachable = "drop"
@@ -492,7 +497,7 @@ DEFAULTS = _defaults()
 
 
 def changed(settings: BaseSettings) -> list[str]:
-    """Return the names of the settings that differ from their defaults."""
+    """Return the names of the settings whose values differ from their defaults."""
     names = []
     for name, default in DEFAULTS.items():
         if settings.get(name, default) != default:
@@ -514,8 +519,8 @@ def changed_values(settings: BaseSettings) -> dict[str, str]:
 def settings_beside(crawler: Crawler) -> RepSettings:
     """Return the settings for a part that works beside :class:`RepMiddleware`.
 
-    :raises NotConfigured: if robots.txt isn't obeyed, or a setting is wrong, which ends
-        the crawl
+    :raises NotConfigured: if robots.txt isn't obeyed; or if a setting is wrong, for
+        which RepMiddleware ends the crawl
     """
     if not crawler.settings.getbool("ROBOTSTXT_OBEY"):
         raise NotConfigured
@@ -526,7 +531,8 @@ def settings_beside(crawler: Crawler) -> RepSettings:
 
 
 def _suggestion(unknown_name: str) -> str:
-    """Return which setting was meant, most likely; empty if no name is similar."""
+    """Return which setting was most likely meant, for the end of a log line; empty if
+    no name is similar."""
     similar = get_close_matches(
         unknown_name,
         DEFAULTS,

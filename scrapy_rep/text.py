@@ -18,7 +18,7 @@ from scrapy_rep.protocol.origin import MAX_URL, punycode
 from scrapy_rep.protocol.syntax import GLOBAL, leading_token
 
 MAX_SITEMAP_URL = 2048
-"""How many characters sitemaps.org allows a URL."""
+"""How many characters sitemaps.org allows the URL of a sitemap or of a page."""
 
 MAX_IDN = 2_500
 """How many characters the different non-ASCII hosts in a page's URLs may have together.
@@ -36,9 +36,10 @@ _HOST = re.compile(
 )
 # The beginning of a URL in which all parsers see the same host. Groups: the scheme with
 # "://"; the host.
-_CLEAR = re.compile(
+_CLEAR_START = re.compile(
     r"((?:https?|ftp)://)([^\0-\x20/\\?#@:\[\]%]+)(?=[/?#:]|\Z)", re.IGNORECASE
 )
+# A host that needs no encoding.
 _PLAIN_HOST = re.compile(r"[a-z0-9._-]+")
 # URLs of pages that need no encoding: a fast path. Group 1 is the origin. Longer hosts
 # and ports are left to Origin.from_url().
@@ -52,7 +53,7 @@ _DROPPED = dict.fromkeys(map(ord, "\t\r\n"))
 class Encoder:
     """Encodes the URLs of one document, in little time whatever they are: the length of
     each URL is limited, and so is that of all non-ASCII hosts together, since encoding
-    one takes up to a millisecond."""
+    such a host takes up to a millisecond."""
 
     def __init__(self, limit: int = MAX_IDN) -> None:
         """*limit*: characters of all non-ASCII hosts, each counted once."""
@@ -67,16 +68,18 @@ class Encoder:
         if len(url) > MAX_URL:
             raise ValueError(f"longer than {MAX_URL:,} characters")
         if not url.isascii():
+            # The host is encoded here, before w3lib does it: only once, and within the
+            # limit. An invalid host raises ValueError, and w3lib doesn't get the URL.
             text = url if isinstance(url, str) else url.decode("utf-8", "replace")
             host = _host_of(text)
             ascii_host = host if host.isascii() else self._encoded_host(host)
-            clear = _CLEAR.match(text)
-            if clear is not None and isinstance(url, str):
-                is_same_host = clear[2].lower() == host
+            clear_start = _CLEAR_START.match(text)
+            if clear_start is not None and isinstance(url, str):
+                is_same_host = clear_start[2].lower() == host
                 if is_same_host and _PLAIN_HOST.fullmatch(ascii_host):
                     # With the host in punycode, w3lib need not encode it again.
-                    scheme = clear[1]
-                    after_host = text[clear.end() :]
+                    scheme = clear_start[1]
+                    after_host = text[clear_start.end() :]
                     url = f"{scheme}{ascii_host}{after_host}"
         return safe_url_string(url, encoding)
 
@@ -95,10 +98,10 @@ class Encoder:
             raise ValueError("not a valid host")
         return self._punycode[host]
 
-    def page(self, value: Any) -> tuple[str, str]:
-        """Return URL and prefix of a `loc` in a sitemap; ``ValueError`` if it isn't an
-        absolute http(s) URL. The prefix is the URL's beginning with scheme, host and
-        port."""
+    def page_and_prefix(self, value: Any) -> tuple[str, str]:
+        """Return the URL of a page, and its prefix: its beginning with scheme, host and
+        port. *value* is the ``loc`` of a sitemap's entry; ``ValueError`` if that isn't
+        an absolute http(s) URL."""
         if not isinstance(value, str):
             raise ValueError
         if not value or len(value) > MAX_URL:
@@ -185,6 +188,7 @@ def warning_of_digits(tokens: Sequence[str]) -> str:
     mean; empty if none has any."""
     for token in tokens:
         name = leading_token(token)
+        # After the leading letters, - and _, a token can go on only with a digit.
         has_digits = token not in (GLOBAL, name)
         if has_digits:
             break
@@ -208,20 +212,24 @@ _PASSWORD = re.compile(r"(//[^:/?#]*):.*", re.DOTALL)
 # Finds the passwords of URLs in a text. The part of a URL that may have one ends at a
 # slash, or at a blank, where a message goes on. In JSON, quotes end the text.
 _PASSWORDS = re.compile(r"""((?:\A|//|\s)[^\s/?#:@"']{0,1000}):[^\s/?#"']{0,1000}@""")
+# The beginning of a URL with user name, and perhaps a password. Group 1: the scheme
+# with "://".
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)[^/?#]*@", re.IGNORECASE)
-_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
+# A character that isn't a printable one of ASCII.
+_NOT_PLAIN = re.compile(r"[^\x20-\x7e]")
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return *count* with its noun: ``1 request``, ``2,000 requests``."""
+    """Return *count* with its noun: ``1 request``, ``2,000 requests``. Without
+    *plural*, the noun's plural is made by an "s"."""
     if count != 1:
         noun = plural or f"{noun}s"
     return f"{count:,} {noun}"
 
 
 def duration(seconds: float) -> str:
-    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``. Below 100 of a unit, the
-    next one isn't used."""
+    """Return *seconds* as text: ``40 s``, ``8 min``, ``3 h``. Up to 99 of a unit, the
+    next larger unit isn't used."""
     if seconds < 100:
         seconds = max(0.0, seconds)
         return f"{seconds:.0f} s"
@@ -235,16 +243,16 @@ def duration(seconds: float) -> str:
 def without_password(text: str) -> str:
     """Return *text* with ``***`` for the password of the URL in it. The password is
     taken to extend to the last ``@``, since people leave ``:``, ``/``, ``@`` and spaces
-    in it as they are."""
+    in a password as they are."""
     before, at, after = text.rpartition("@")
     before = _PASSWORD.sub(r"\1:***", before)
     return f"{before}{at}{after}"
 
 
 def without_passwords(text: str) -> str:
-    """Return *text* with ``***`` for the passwords of all URLs in it. These are encoded
-    as in requests, so no character of a password can end the part of the URL that has
-    it."""
+    """Return *text* with ``***`` for the passwords of all URLs in it. The URLs are
+    encoded as in requests, so no character of a password can end the part of the URL
+    that has the password."""
     if "@" not in text:
         return text
     return _PASSWORDS.sub(r"\1:***@", text)
@@ -263,8 +271,8 @@ def without_secrets(value: Any) -> Any:
 
 
 def without_user(url: str) -> str:
-    """Return an absolute *url* without user name and password. If a site's file names
-    some, these are nobody's credentials, and Scrapy can't send them."""
+    """Return an absolute *url* without user name and password. Those in the URLs of a
+    site's file are nobody's credentials, and Scrapy can't send them."""
     match = _USER.match(url)
     if match is None:
         return url
@@ -309,14 +317,15 @@ def moment_of(seconds: float | None) -> datetime | None:
 
 
 def date(seconds: float, form: str) -> str:
-    """Return :func:`moment_of` *seconds* in a *form* of ``strftime``; ``?`` if it is
-    out of range."""
+    """Return what :func:`moment_of` returns for *seconds*, in a *form* of ``strftime``;
+    ``?`` if *seconds* are out of range."""
     moment = moment_of(seconds)
     return "?" if moment is None else moment.strftime(form)
 
 
 def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
-    """Return :func:`moment_of` *seconds* as ISO 8601; None if that is None."""
+    """Return what :func:`moment_of` returns for *seconds*, as ISO 8601; None if it
+    returns None."""
     moment = moment_of(seconds)
     if moment is None:
         return None
@@ -325,14 +334,14 @@ def iso(seconds: float | None, timespec: str = "seconds") -> str | None:
 
 
 def json_line(record: dict[str, Any]) -> str:
-    """Return *record* as one line of JSON without unprintable characters. They are
-    escaped as JSON allows, so values stay as they are; but half of a surrogate pair,
-    which many readers refuse, becomes ``?``."""
+    """Return *record* as one line of JSON without unprintable characters. Those in
+    *record* are escaped as JSON allows, so values stay as they are; but half of a
+    surrogate pair, which many readers of JSON refuse, becomes ``?``."""
     utf8 = _encode_json(record).encode("utf-8", "replace")
     text = utf8.decode()
     if text.isprintable():
         return text
-    return _NOT_ASCII.sub(_json_escape, text)
+    return _NOT_PLAIN.sub(_json_escape, text)
 
 
 def _json_escape(match: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scrapy_rep.commands.output import ExitStatus
 from scrapy_rep.commands.task import origin_of_url
-from scrapy_rep.commands.verdicts import agents_of, asked_of, name_of
+from scrapy_rep.commands.verdicts import agents_asked, agents_of, name_of
 from scrapy_rep.inspection.findings import first_few
 from scrapy_rep.protocol.syntax import (
     RULES,
@@ -37,20 +37,21 @@ def compare(task: Task) -> None:
     which lines change, for each agent and in the whole file."""
     files: dict[str | None, RobotsFile] = {}
 
-    def keep(robots: RobotsFile) -> None:
-        body = cut(robots.body)  # only this part of it counts
-        files[robots.facts.file] = replace(robots, body=body)
+    def keep_file(robots: RobotsFile) -> None:
+        kept = cut(robots.body)  # the part of the file that counts
+        files[robots.facts.file] = replace(robots, body=kept)
 
     old_name, new_name = task.options.compare
-    task.read_each([old_name, new_name], keep)
-    if task.statuses:  # at least one of the files can't be read
+    task.read_files([old_name, new_name], keep_file)
+    if task.statuses:  # read_files() has complained of a file that can't be read
         return
     old = files[_file_of(old_name)]
     new = files[_file_of(new_name)]
-    agents = asked_of(task, [old, new], task.named)
-    if not agents:  # no option names any
+    agents = agents_asked(task, [old, new], task.named_agents)
+    if not agents:  # no option names any agent
         agents = agents_of([old, new], ())
     verdicts = _Verdicts(task, agents, old, new)
+    # Without arguments, there may be no URL at all, and lines are compared.
     for question in task.questions(of_file=True, needs_one=bool(task.arguments)):
         verdicts.compare(question)
     # If no URL was compared, a status tells that there were URLs, but no valid ones.
@@ -67,8 +68,8 @@ def compare(task: Task) -> None:
 
 
 def _file_of(name: str) -> str:
-    """Return what ``facts.file`` is for an argument of ``--compare``: the name of a
-    file is itself; for a URL, it is the URL of its site's robots.txt."""
+    """Return the ``facts.file`` of the file that an argument of ``--compare`` names:
+    the argument itself; for a URL, the URL of its site's robots.txt."""
     return origin_of_url(name).robots_url if "://" in name else name
 
 
@@ -122,7 +123,7 @@ class _Verdicts:
         question: Question,
         chain: Chain,
     ) -> Explanation:
-        """Return the verdict of one of the files."""
+        """Return the verdict of *robots*, one of the two files."""
         return robots.explain(
             question.url,
             question.path,
@@ -152,7 +153,7 @@ class _Verdicts:
 # -- lines -----------------------------------------------------------------------------------
 
 # Lines below a list of agents (`user-agent` lines) are of three kinds. A rule completes
-# the list: the next `user-agent` line begins another one. A line of another kind
+# the list: the next `user-agent` line begins another list. A line of another kind
 # completes the list for lines of its own kind only (REP.md sections 7, 11 and 12).
 _RULE_LINE = "rule"
 _PACE_LINE = "pace"
@@ -163,7 +164,7 @@ _KINDS_OF_LINES = (_RULE_LINE, _PACE_LINE, _USE_LINE)
 _FIELDS_ABOUT_USE = ("content-usage", "content-signal")
 
 # Matches a line with a field that the parser (field_of in protocol/syntax.py) doesn't
-# know. The two parentheses hold the field and its value.
+# know. Groups: the field; its value.
 _OTHER_FIELD = re.compile(r"[ \t\v\f]*([a-zA-Z][a-zA-Z0-9_-]{0,39})[ \t\v\f]*:([^#]*)")
 
 
@@ -181,10 +182,11 @@ have the same key."""
 
 @dataclass(eq=False)
 class _Block:
-    """The lines of one kind below a list of agents; they are about all of these."""
+    """The lines of one kind below a list of agents; they are about all these agents."""
 
-    is_list_complete: bool = False
-    """Whether the next ``user-agent`` line begins another list and block."""
+    has_all_agents: bool = False
+    """Whether all agents of the list above it were read, so that the next
+    ``user-agent`` line begins another block."""
     lines: _Lines = field(default_factory=dict)
 
 
@@ -193,7 +195,7 @@ class _Meanings:
     same agents, only the first is kept."""
 
     def __init__(self, body: bytes) -> None:
-        self.of_file: _Lines = {}
+        self.file_lines: _Lines = {}
         """Lines that belong to no group: sitemaps, and fields of no standard."""
         self._has_group = False
         """Whether a ``user-agent`` line was read."""
@@ -205,12 +207,13 @@ class _Meanings:
         self._current_blocks: dict[str, _Block] = {}
         """The block to which the next line of each kind belongs."""
         for kind in _KINDS_OF_LINES:
-            # Complete, so that the first `user-agent` line begins a block of its own.
-            self._current_blocks[kind] = _Block(is_list_complete=True)
+            # A first block, about no agents. Since it has all of them, the first
+            # `user-agent` line begins another block.
+            self._current_blocks[kind] = _Block(has_all_agents=True)
         for number, row in enumerate(normalise(body).split("\n"), 1):
             self._read(number, row)
 
-    def of(self, token: str) -> _Lines:
+    def lines_about(self, token: str) -> _Lines:
         """Return the lines that are about the agent *token*, with the first
         ``user-agent`` line that names it."""
         token = token.lower()
@@ -223,7 +226,8 @@ class _Meanings:
         return lines
 
     def _read(self, number: int, row: str) -> None:
-        """Add a line of the file to the groups it belongs to, or to the whole file."""
+        """Add a line of the file to the block that it belongs to, or to the lines of
+        the whole file."""
         without_comment = row.partition("#")[0].strip(SPACE)
         line = _Line(number, readable(without_comment))
         known_field = field_of(row)
@@ -239,13 +243,13 @@ class _Meanings:
             agent_line = _Line(number, f"User-agent: {readable(value)}")
             self._add_agent(agent_token(value), agent_line)
         elif name == "sitemap":
-            self.of_file.setdefault((name, value), line)
+            self.file_lines.setdefault((name, value), line)
         elif name in RULES:  # allow or disallow
             compared_value = escape(value)  # %aa and %AA mean the same
             self._add(_RULE_LINE, (name, compared_value), line)
             # A rule completes the list of agents for lines of all kinds.
             for block in self._current_blocks.values():
-                block.is_list_complete = True
+                block.has_all_agents = True
         else:  # crawl-delay, request-rate or visit-time
             self._add(_PACE_LINE, (name, value), line)
 
@@ -254,7 +258,7 @@ class _Meanings:
         if name in _FIELDS_ABOUT_USE and self._has_group:
             self._add(_USE_LINE, (name, value), line)
         else:
-            self.of_file.setdefault((name, value), line)
+            self.file_lines.setdefault((name, value), line)
 
     def _add_agent(self, token: str, line: _Line) -> None:
         """Add a ``user-agent`` line. Lines of all kinds below it are about *token*."""
@@ -262,7 +266,7 @@ class _Meanings:
         self._agent_lines.setdefault(token, line)
         blocks = self._blocks.setdefault(token, {})
         for kind in _KINDS_OF_LINES:
-            if self._current_blocks[kind].is_list_complete:
+            if self._current_blocks[kind].has_all_agents:
                 self._current_blocks[kind] = _Block()
             blocks[self._current_blocks[kind]] = None
 
@@ -272,7 +276,7 @@ class _Meanings:
         if self._has_group:
             block = self._current_blocks[kind]
             block.lines.setdefault(meaning, line)
-            block.is_list_complete = True
+            block.has_all_agents = True
 
 
 def _print_changed_lines(
@@ -285,6 +289,7 @@ def _print_changed_lines(
     then those of the whole file. Return how many lines were printed."""
     before = _Meanings(old.body)
     after = _Meanings(new.body)
+    # What the files are called in the output.
     old_file = old.facts.file or ""
     new_file = new.facts.file or ""
 
@@ -301,13 +306,15 @@ def _print_changed_lines(
             _print_change(task, "added", new_file, line, group)
         return len(removed) + len(added)
 
-    tokens: dict[str, None] = {}  # each once, in order
+    tokens: dict[str, None] = {}  # those of all agents, each once, in order
     for chain in agents:
         tokens.update(dict.fromkeys(chain))
     change_count = 0
     for token in tokens:
-        change_count += print_changes(token, before.of(token), after.of(token))
-    change_count += print_changes(None, before.of_file, after.of_file)
+        change_count += print_changes(
+            token, before.lines_about(token), after.lines_about(token)
+        )
+    change_count += print_changes(None, before.file_lines, after.file_lines)
     return change_count
 
 
@@ -338,5 +345,5 @@ def _print_change(
 
 
 def _only_in(lines: _Lines, other_lines: _Lines) -> list[_Line]:
-    """Return those of *lines* that mean something that none of *other_lines* means."""
+    """Return those of *lines* whose meaning none of *other_lines* has."""
     return [line for meaning, line in lines.items() if meaning not in other_lines]

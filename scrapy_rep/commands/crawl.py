@@ -67,12 +67,12 @@ if TYPE_CHECKING:
 # After this many seconds of silence, a line says what the command waits for.
 _SILENT_SECONDS = 5.0
 
-# So many origins are asked for their robots.txt ahead of the one whose answer is used
-# next, so that a slow one doesn't hold up all others. Flights (origins/flights.py)
-# limits how many of these fetches run at a time.
+# So many origins are asked for their robots.txt ahead of the origin whose answer is
+# used next, so that a slow origin doesn't hold up all others. Flights
+# (origins/flights.py) limits how many of these fetches run at a time.
 _ORIGINS_AHEAD = 256
 
-# Settings that differ from those of the project's crawls. Nothing is crawled, so
+# Settings with other values than in the project's crawls. No page is crawled, so
 # nothing is scheduled, resumed, seeded, stored, observed or closed early.
 _OVERRIDDEN_SETTINGS: dict[str, Any] = {
     "ROBOTSTXT_OBEY": False,
@@ -90,7 +90,7 @@ class UrlRequest(NamedTuple):
     """A URL that the command is asked about, and the request for it."""
 
     url: str
-    """As given."""
+    """The URL as the user gave it."""
     request: Request
     origin: Origin
 
@@ -124,27 +124,31 @@ class CrawlTask(Task):
 
     def agents(self, agents: Agents | None = None) -> list[Chain]:
         """Return the crawlers that the command asks about: those of
-        :meth:`_named_agents`. If there are none, it is the one that the project's
-        crawls go by; for a file without ``--spider``, any crawler that no group names.
+        :meth:`_agents_of_options`, if there are any. If not, a command that only reads
+        a file, without ``--spider``, asks about any crawler that no group names; any
+        other command asks about the crawler that the project's crawls go by.
 
-        :param agents: how the crawl finds out its crawler's name; None without a crawl
+        :param agents: how the crawl finds out its crawler's name; None for a command
+            that only reads a file
         """
-        named = self._named_agents()
+        named = self._agents_of_options()
         if named:
             return named
         if agents is None and self.options.spider is None:
             return super().agents()
+        # use_spider() has put the settings of --spider into self.settings, so any
+        # spider class will do.
         agents = agents or Agents(Crawler(Spider, self.settings), self.rep)
         return [agents.default]
 
-    def _named_agents(self) -> list[Chain]:
+    def _agents_of_options(self) -> list[Chain]:
         """Return the crawlers that ``--agent`` names. If it names none: any crawler
         that no group names for ``--agents-of-file`` and ``--agents-known``, which add
         crawlers of their own; without these options, an empty list."""
         options = self.options
-        if not self.named and (options.agents_of_file or options.agents_known):
+        if not self.named_agents and (options.agents_of_file or options.agents_known):
             return super().agents()
-        return self.named
+        return self.named_agents
 
     def crawl(self, job: Job) -> None:
         """Run *job* in a crawl of its own. Raises what *job* raises, and
@@ -158,8 +162,9 @@ class CrawlTask(Task):
         # RobotsSpider.error.
         errors: list[BaseException | None] = []
         try:
-            first_named = next(iter(self._named_agents()), None)
-            # This is a Deferred or an asyncio Task, depending on the reactor.
+            first_named = next(iter(self._agents_of_options()), None)
+            # What crawl() returns is a Deferred or an asyncio Task, depending on the
+            # reactor.
             running: Any = process.crawl(crawler, job=job, usual_agent=first_named)
             if isinstance(running, Deferred):
                 running.addErrback(lambda failure: errors.append(failure.value))
@@ -174,14 +179,14 @@ class CrawlTask(Task):
             if isinstance(crawl_error, Exception):
                 message = text_of(crawl_error)
                 raise CommandError(message, ExitStatus.UNREACHABLE) from crawl_error
-        # There is no spider if the crawl was stopped before it began. The error with
-        # which each RobotsSpider begins says so.
+        # There is no spider if the crawl was stopped before it began. Then the error
+        # with which each RobotsSpider begins is raised.
         job_error = getattr(crawler.spider, "error", RobotsSpider.error)
         if job_error is not None:
             raise job_error
 
     def requests(self) -> list[UrlRequest]:
-        """Return a request for each URL that is given. Complains about invalid ones."""
+        """Return a request for each URL that is given. Complains about invalid URLs."""
         url_requests = []
         for question in self.questions():
             request = request_for(question.url)
@@ -231,7 +236,8 @@ def use_spider(settings: Settings, name: str) -> None:
 
 def request_for(url: str) -> Request:
     """Return a request for *url*, or raise ``CommandError``."""
-    question_about(url)  # only checks the URL: its errors say more than Scrapy's
+    # This call only checks the URL. Its errors say more than those of Request().
+    question_about(url)
     return Request(url)
 
 
@@ -266,12 +272,13 @@ class RobotsSpider(Spider):
     error: Exception | None = CommandError(
         "stopped before it was done", ExitStatus.UNREACHABLE
     )
-    """What CrawlTask.crawl() raises in the end. If the job ends, this becomes None; if
-    it fails, the job's error."""
+    """What CrawlTask.crawl() raises in the end. When the job has ended, this becomes
+    None; when the job has failed, the job's error."""
     job: Job
     usual_agent: Chain | None = None
-    """The first crawler that is named; None if none is. CrawlTask.crawl() passes this
-    and :attr:`job` as arguments of the spider, which Scrapy sets as attributes."""
+    """The first crawler that options name; None if they name none. CrawlTask.crawl()
+    passes it and :attr:`job` as arguments of the spider, which Scrapy sets as
+    attributes."""
 
     async def start(self) -> AsyncIterator[Any]:
         """Run the job until it ends, or until the spider is closed: by Ctrl-C, or by a
@@ -281,26 +288,29 @@ class RobotsSpider(Spider):
                 self._run(Lookup(self.crawler, self.usual_agent))
             )
 
-            async def stop() -> None:
+            async def cancel_job() -> None:
                 running.cancel()
 
-            # The engine calls stop() before it closes the spider (engine/access.py).
-            EngineAccess(self.crawler).before_closing(Stage.SEEDING, stop)
+            # EngineAccess calls cancel_job() before the engine closes the spider.
+            EngineAccess(self.crawler).before_closing(Stage.SEEDING, cancel_job)
             await maybe_deferred_to_future(running)
             self.error = None
         except (CancelledError, asyncio.CancelledError):
-            pass  # `stop` cancelled the job or, if the crawl is stopped, the engine did
+            # The spider is closing: cancel_job() was called, or the engine cancelled
+            # start(). RobotsSpider.error stays, which says so.
+            pass
         except Exception as error:  # noqa: BLE001 (Scrapy would only log it)
             self.error = error
         return
-        yield  # makes this an asynchronous generator, as Scrapy expects
+        yield  # makes start() an asynchronous generator, as Scrapy expects
 
     async def _run(self, lookup: Lookup) -> None:
         """Run the job, then end the fetches that it leaves running."""
         try:
             await self.job(lookup)
         finally:
-            # Otherwise the spider would wait for files that nobody needs any more.
+            # If they went on, the spider would wait for files that nobody needs any
+            # more.
             lookup.origins.flights.end()
 
 
@@ -320,18 +330,19 @@ async def follow(
     while request.url not in visited and len(visited) <= max_redirects:
         visited.append(request.url)
         origin = origin_of(request)
-        # Lookup.download() hands this to the engine. Plain (origins/fetcher.py) keeps
+        # Lookup.download() hands the Plain (origins/fetcher.py) to the engine. It keeps
         # what only the first origin should get, such as credentials, from all others.
         request.meta[HOP_KEY] = Plain(is_elsewhere(origin, first_origin))
         try:
             response = await get(request)
         except CommandError as error:
-            if len(visited) == 1:
+            if len(visited) == 1:  # no redirect yet
                 raise
             message = f"redirects to {request.url}: {error}"
             raise CommandError(message, error.status) from None
         if response.status not in REDIRECTS:
             return response
+        # Follow the redirect, if the project may contact its target.
         target = redirect_target(request.url, response)
         if target is None:
             problem = f"HTTP {response.status} without a usable target"
@@ -349,8 +360,8 @@ async def follow(
 
 
 class Lookup(ResolutionListener):
-    """Looks up what robots.txt files say, and fetches each once. Also downloads what
-    they allow: :meth:`check` asks them, before :meth:`download`.
+    """Looks up what robots.txt files say, and fetches each file once. Also downloads
+    what the files allow: call :meth:`check_allowed` before :meth:`download`.
 
     As a ``ResolutionListener`` (origins/flights.py), it is told what each fetch comes
     to: by :meth:`resolved`, or by :meth:`failed` if there can be no answer.
@@ -360,43 +371,44 @@ class Lookup(ResolutionListener):
     """Names this listener in log lines about its errors."""
 
     def __init__(self, crawler: Crawler, usual_agent: Chain | None = None) -> None:
-        """*crawler*'s engine must be running. *usual_agent*: the crawler that
-        robots.txt is fetched for; None for the one that the project's crawls go by."""
+        """The engine of *crawler* must be running. *usual_agent*: the product tokens
+        for which robots.txt is fetched; None for those that the project's crawls go
+        by."""
         self.settings = settings = RepSettings.from_settings(crawler.settings)
         self.context = CrawlContext(crawler, settings, time.time)
         self.origins = Origins(self.context, usual_agent)
-        self.origins.flights.notify(self)
+        self.origins.flights.notify(self)  # which calls resolved() or failed()
         self._files: dict[Origin, RobotsFile] = {}
         """The files fetched so far. One that failed has the outcome ``UNREACHABLE``."""
 
-    async def each(
+    async def robots_of_each(
         self,
         origins: Sequence[Origin],
     ) -> AsyncIterator[tuple[Origin, RobotsFile]]:
-        """Yield the robots.txt of each origin, in order. The next ones are fetched
-        meanwhile."""
+        """Yield the robots.txt of each origin, in order. Those of the next origins are
+        fetched meanwhile."""
         flights = self.origins.flights
         for origin in origins[:_ORIGINS_AHEAD]:
             flights.to(origin)  # begins to fetch its robots.txt
         for origin, origin_ahead in zip_longest(origins, origins[_ORIGINS_AHEAD:]):
-            robots = await self.get(origin)
-            del self._files[origin]  # there may be too many to keep them all
+            robots = await self.robots_of(origin)
+            del self._files[origin]  # there may be too many files to keep them all
             if origin_ahead is not None:
                 flights.to(origin_ahead)
             yield origin, robots
 
-    async def get(self, origin: Origin) -> RobotsFile:
+    async def robots_of(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin*, and keep it for the next caller."""
         if origin not in self._files:
             with waiting_for(origin.robots_url), suppress(*CONFIGURATION_ERRORS):
                 await self.origins.flights.to(origin).wait()
         return self._files[origin]
 
-    async def now(self, origin: Origin) -> RobotsFile:
+    async def fetch_now(self, origin: Origin) -> RobotsFile:
         """Return the robots.txt of *origin* as it is now: without the cache, since its
         owner may just have changed it. ``CommandError`` if it is unreachable. As with a
-        file that is given, ``facts.file`` names it, and its body may be longer than the
-        512,000 bytes that count."""
+        local file, ``facts.file`` names the robots.txt, and the body may be longer than
+        the 512,000 bytes that count."""
         request = Request(origin.robots_url)
         try:
             with waiting_for(origin.robots_url):
@@ -415,9 +427,9 @@ class Lookup(ResolutionListener):
         )
         return RobotsFile(answer.outcome, answer.body, facts, note=answer.note)
 
-    async def check(self, request: Request, chain: Chain) -> None:
+    async def check_allowed(self, request: Request, chain: Chain) -> None:
         """Raise ``CommandError`` unless robots.txt allows *request*."""
-        robots = await self.get(origin_of(request))
+        robots = await self.robots_of(origin_of(request))
         explanation = robots.explain(
             request.url,
             comparable(path_in(request)),
@@ -433,8 +445,8 @@ class Lookup(ResolutionListener):
 
     async def download(self, request: Request, **meta: Any) -> Response:
         """Return the response to *request*, or raise ``CommandError``. Asks neither the
-        scheduler nor robots.txt (see :meth:`check`), and leaves redirects to
-        :func:`follow`."""
+        scheduler nor robots.txt (see :meth:`check_allowed`), and leaves redirects to
+        :func:`follow`. *meta* is that of the request, besides what is set here."""
         engine = self.context.crawler.engine
         assert engine is not None  # it runs while there is a Lookup
         # The object under HOP_KEY downloads the request (Downloads in
@@ -446,7 +458,8 @@ class Lookup(ResolutionListener):
         try:
             with waiting_for(request.url):
                 response = await engine.download_async(request)
-            # The handler may have been led to a private address, see REP_PRIVATE_HOSTS.
+            # Raises an error if the handler was led to a private address, see
+            # REP_PRIVATE_HOSTS.
             self.origins.targets.check_answer(request, response)
         except CancelledError:
             raise
@@ -471,6 +484,7 @@ class Lookup(ResolutionListener):
         # The entry has the last answer that counts. The latest answer may be one that
         # doesn't, such as a status 500.
         latest: Answer | Entry = entry if answer is None else answer
+        # What is strange about the latest answer, and about the one that counts.
         notes = []
         if answer is not None and answer.note:
             notes.append(answer.note)
@@ -490,7 +504,7 @@ class Lookup(ResolutionListener):
             setting=state.status.setting or None,
         )
         # While the origin fails, an older copy that is still in use decides; without
-        # one, nothing does.
+        # such a copy, nothing decides.
         outcome = entry.outcome
         if is_failing and not is_stale:
             outcome = Outcome.UNREACHABLE

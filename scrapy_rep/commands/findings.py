@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from scrapy_rep.inspection.findings import Finding
 
 # People are shown only this many findings about a file, the most severe ones. With
-# three lines for each, and two lines of counts, a file takes less than 40 lines.
+# three lines for each finding, and two lines of counts, a file takes less than 40
+# lines.
 _MAX_SHOWN = 12
 
 # Characters: so much is shown of the line that a finding is about.
@@ -23,9 +24,9 @@ _MAX_SHOWN_TEXT = 100
 
 
 def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> None:
-    """Print the findings of lint about a file. Programs get them all. People get the
-    most severe ones, how many others there are, and how many there are of each
-    severity.
+    """Print the findings of lint about a file. Programs get all findings. People get
+    the most severe ones, how many others there are, and how many findings there are of
+    each severity.
 
     :param source: the name of the file, or the URL of the robots.txt
     """
@@ -36,7 +37,8 @@ def print_findings(output: Output, source: str, findings: Sequence[Finding]) -> 
         elif finding in shown:
             _print_finding(output, source, finding)
     if len(shown) < len(findings):
-        hidden_codes: dict[str, None] = {}  # each once, in order
+        # The codes of the findings that aren't shown, each once, in order.
+        hidden_codes: dict[str, None] = {}
         for finding in findings:
             if finding not in shown:
                 hidden_codes[finding.code] = None

@@ -54,18 +54,21 @@ def cache(task: CrawlTask) -> None:
             raise CommandError(
                 "REP_CACHE_STORAGE is in memory, so nothing is left after a crawl"
             )
+        # The origins of the given URLs.
         origins = []
         for url in urls:
             with task.reporting_errors():
                 origins.append(str(origin_of(request_for(url))))
         is_listing = bool(hosts) or not task.arguments
-        entries = _entries_of(storage, hosts) if is_listing else iter(())
+        no_entries: Iterator[Entry] = iter(())
+        entries = _entries_of(storage, hosts) if is_listing else no_entries
         if task.options.drop:
             # All entries are read before the first is dropped, since a storage need not
-            # allow changes while entries() runs.
+            # allow changes while its entries() runs.
             origins += [entry.origin for entry in entries]
             _drop(task, storage, dict.fromkeys(origins))
             return
+        # Files come first, since what is printed as bytes must not follow lines.
         for sha256 in hashes:
             _print_body(task, storage, sha256)
         for origin in origins:
@@ -118,14 +121,15 @@ def _print_entry(task: CrawlTask, storage: Storage, origin: str) -> None:
         entry = storage.load(origin)
         if entry is None:
             raise UnreadableEntry("nothing cached")
-        entry.check(origin)
+        entry.check(origin)  # raises UnreadableEntry if the entry is damaged
     except UnreadableEntry as error:
         _complain_of_missing(task, f"{origin}: {error}")
         return
     body = entry.body.decode("utf-8", "replace") if entry.has_copy else None
     data = {**_as_data(task.rep, entry), "body": body}
-    # For people, the body stands below the other fields.
-    task.output.put_all(data, "state", "origin", body=[])
+    # For people, the body stands below the other fields, not among them.
+    lines_of_fields: dict[str, list[str]] = {"body": []}
+    task.output.put_all(data, first_line=("state", "origin"), lines=lines_of_fields)
     if body is not None:
         for line in body.splitlines():
             task.output.line(line)
@@ -206,7 +210,8 @@ def _drop(task: CrawlTask, storage: Storage, origins: Iterable[str]) -> None:
 
 
 def _as_data(rep: RepSettings, entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON has it (docs/command.md explains the fields)."""
+    """Return an entry as JSON has it (docs/command.md explains the fields). *rep*: the
+    project's settings, on which the state depends."""
     return {
         "origin": entry.origin,
         "state": state_of(entry, time.time(), rep),
@@ -244,7 +249,7 @@ class _HeldRequests(NamedTuple):
 
     origin: str
     requests: int
-    """How many there are."""
+    """How many requests are held."""
     seconds: float
     """How long the first of the requests has been held."""
 
@@ -258,6 +263,7 @@ def held(task: CrawlTask) -> None:
     if not path.parent.is_dir():
         raise CommandError(f"{task.options.held!r} is not a directory")
     held_by_origin = _held_in(path)
+    # The cache may know why the robots.txt of these origins are unreachable.
     entries: dict[str, Entry] = {}
     with task.storage() as storage:
         if storage is None:
@@ -266,7 +272,8 @@ def held(task: CrawlTask) -> None:
             why_unknown = (
                 "reason unknown: REP_CACHE_STORAGE doesn't know it as unreachable"
             )
-            entries = _load(storage, [item.origin for item in held_by_origin])
+            entries = _load_entries(storage, [item.origin for item in held_by_origin])
+    # Print a line for each origin, then the totals.
     for item in held_by_origin:
         entry = entries.get(item.origin)
         why = why_unknown
@@ -285,9 +292,9 @@ def held(task: CrawlTask) -> None:
     task.output.line(f"# {all_requests} of {all_origins} held")
 
 
-def _load(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
-    """Return the entries of *origins* that the storage has and can read. It is asked
-    for batches of the size that suits storages."""
+def _load_entries(storage: Storage, origins: Sequence[str]) -> dict[str, Entry]:
+    """Return the entries of *origins* that the storage has and can read. The storage is
+    asked for batches of entries, of the size that suits storages."""
     entries = {}
     for start in range(0, len(origins), BATCH):
         batch = storage.load_many(origins[start : start + BATCH])
@@ -304,9 +311,10 @@ def _held_in(path: Path) -> list[_HeldRequests]:
         if not path.exists():
             return []
         # While a crawl runs, and after it was killed, there is a write-ahead log beside
-        # the database. If there is none, reading must not create one, since the next
-        # crawl would conclude from it that the crawl before was killed.
+        # the database. If there is no such log, reading must not create one, since the
+        # next crawl would conclude from the log that the crawl before was killed.
         has_log = Path(f"{path}-wal").exists()
+        # SQLite creates nothing beside a database that is said to be immutable.
         mode = "mode=ro" if has_log else "immutable=1"
         address = f"{path.resolve().as_uri()}?{mode}"
         with closing(sqlite3.connect(address, uri=True)) as database:
@@ -315,6 +323,7 @@ def _held_in(path: Path) -> list[_HeldRequests]:
         raise CommandError(
             f"{path} can't be read: {text_of(error)}", ExitStatus.UNREACHABLE
         ) from None
+    # The columns of _HELD_BY_ORIGIN are the fields of _HeldRequests, in order.
     return [_HeldRequests(*row) for row in rows]
 
 
@@ -338,7 +347,7 @@ def report(task: CrawlTask) -> None:
         name = clean(str(error.filename))
         raise CommandError(f"{name}: {error.strerror}") from None
     # The record has only the hashes of robots.txt files. The cache may have the files
-    # themselves.
+    # themselves. If the cache can't be used, the report does without them.
     try:
         with task.storage() as storage:
             if storage is not None:
@@ -353,6 +362,7 @@ def report(task: CrawlTask) -> None:
 def _fill_in_bodies(data: ReportData, storage: Storage) -> None:
     """Look up in *storage* the robots.txt files that *data* names by their hashes."""
 
+    # ReportData.fill() passes the origin, too, but bodies are stored by their hashes.
     def body_of(_origin: str, sha256: str | None) -> bytes | None:
         return storage.body(sha256) if sha256 else None
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEFAULT_ACTION = "decide"
-"""The action without any option that names one."""
+"""The action that is carried out if no option names an action."""
 
 WITHOUT_SCRAPY = (DEFAULT_ACTION, "compare", "lint")
 """Actions on files, which work without a project."""
@@ -24,11 +24,12 @@ class _Action(NamedTuple):
     module: str
     """The module of this folder that has a function of the action's name."""
     options: tuple[str, ...]
-    """The options that have an effect on it, besides ``--json`` and ``--spider``."""
+    """The options that have an effect on the action, besides ``--json`` and
+    ``--spider``."""
 
 
-# Each action but the first has the name of the option that asks for it. The first is
-# done without any of these options.
+# Each action but the first has the name of the option that asks for it. The first
+# action is done if no option asks for another.
 _ACTIONS = {
     DEFAULT_ACTION: _Action(
         "verdicts",
@@ -52,10 +53,12 @@ _FORMS = ("json", "csv", "explain", "show")
 # difflib counts.
 _MIN_SIMILARITY = 0.75
 
+# Arguments of add_argument(): for an option without a value, and for one that may be
+# repeated.
 _FLAG: dict[str, Any] = {"action": "store_true"}
 _MANY: dict[str, Any] = {"action": "append", "default": []}
 
-# The help of each option, and its arguments of add_argument(). Scrapy takes a line of
+# Each option, with its help and its arguments of add_argument(). Scrapy takes a line of
 # help that ends with a colon for a heading, so no help has a colon before a blank,
 # where a line may end.
 _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -111,8 +114,8 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_options(parser: ArgumentParser) -> None:
     """Have *parser* read the options of ``scrapy robots``."""
-    # No short forms, such as "--comp" for "--compare". A script that relies on one
-    # would stop working once another option begins like it.
+    # No short forms, such as "--comp" for "--compare". A script that relies on a short
+    # form would stop working once another option begins like it.
     parser.allow_abbrev = False
     for name, (help_text, parsing) in _OPTIONS.items():
         parser.add_argument(name, help=help_text, **parsing)
@@ -139,8 +142,8 @@ def check_options(options: Namespace, arguments: Iterable[str]) -> None:
 
 
 def _hint_about(argument: str) -> str:
-    """Return which option may have been meant by *argument*, which is no option; "" for
-    no idea."""
+    """Return which option may have been meant by *argument*, which is no option, for
+    the end of an error; "" if no option is similar."""
     typed = argument.partition("=")[0]
     suggestions: list[str] = []
     if typed.startswith("--"):
@@ -150,7 +153,7 @@ def _hint_about(argument: str) -> str:
     return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
-def module_of(options: Namespace) -> tuple[str, str]:
+def action_and_module(options: Namespace) -> tuple[str, str]:
     """Return the action that *options* ask for, and the module that has a function of
     its name."""
     action = action_of(options)
@@ -162,6 +165,7 @@ def _given(options: Namespace, names: Iterable[str]) -> list[str]:
     given."""
     given = []
     for name in names:
+        # These are the values of options that aren't given.
         if getattr(options, name, None) not in (None, False, []):
             given.append(name)
     return given
@@ -181,6 +185,7 @@ def _option(name: str) -> str:
 def _check_combination(options: Namespace) -> None:
     """Raise ``WrongUsage`` for options that exclude each other, or have no effect
     together."""
+    # Of the actions, only one may be asked for, and of the forms, only one chosen.
     for exclusive in (list(_ACTIONS), _FORMS):
         given = _given(options, exclusive)
         if len(given) > 1 and given != ["json", "explain"]:
@@ -189,9 +194,9 @@ def _check_combination(options: Namespace) -> None:
             )
     action = action_of(options)
     limited: list[str] = []  # options that don't have an effect on every action
-    for other_action in _ACTIONS.values():
-        limited += other_action.options
-    if action == "report":  # it is always HTML, and made from the record alone
+    for any_action in _ACTIONS.values():
+        limited += any_action.options
+    if action == "report":  # the report is always HTML, and made from the record alone
         limited += ["json", "spider"]
     for name in _given(options, limited):
         if name not in _ACTIONS[action].options:

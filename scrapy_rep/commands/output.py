@@ -19,7 +19,7 @@ from unicodedata import combining, east_asian_width
 from scrapy_rep.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 # Colours of terminals, by their numbers in escape sequences.
@@ -36,7 +36,7 @@ _COLOUR_OF_SEVERITY = {"error": _RED, "warning": _YELLOW, "note": _CYAN}
 
 _WORD = re.compile(r"[^ ]+")
 
-# If a line is broken, its rest is indented by this many columns more than its
+# If a line is broken, the rest of it is indented by this many columns more than the
 # beginning.
 _HANGING_INDENT = 4
 
@@ -80,21 +80,23 @@ class WrongUsage(Exception):
 
 def complain(message: object) -> None:
     """Print one line to standard error, if that can be written to."""
-    # Without standard error, print() would write to standard output instead.
+    # If standard error is closed, it is None, for which print() would write to standard
+    # output.
     if sys.stderr is None:
         return
     text = clean(str(message))
     line = fitted(f"scrapy robots: {text}", sys.stderr)
     try:
         print(line, file=sys.stderr)
-    except OSError:  # its disk is full, or nobody reads it
+    except OSError:  # the disk is full, or nobody reads standard error
         _discard(sys.stderr)
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what *stream* still holds, and gets from now on, since writing it would
-    fail once more when Python ends, with an exit status of its own."""
-    with suppress(OSError, ValueError):  # no file, as in a notebook; or closed
+    """Discard what *stream* still holds, and what it gets from now on. To write this
+    would fail once more when Python ends, with an exit status of its own."""
+    # The stream may be no file, as in a notebook, or be closed.
+    with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
 
@@ -113,8 +115,8 @@ def usage_error(error: WrongUsage, program: str) -> str:
     *program*."""
     start = f"{program}: error: "
     line = start + clean(str(error))
-    # argparse puts the start before the message, so the line is broken with the start
-    # in it.
+    # argparse puts the start before the message, so the whole line is broken, with the
+    # start.
     if sys.stderr is not None:
         line = fitted(line, sys.stderr)
     return line.removeprefix(start)
@@ -122,7 +124,7 @@ def usage_error(error: WrongUsage, program: str) -> str:
 
 def wrapped(text: str, columns: int) -> list[str]:
     """Return *text* as lines of at most this many *columns*, each but the first
-    indented. A word that is longer stays whole."""
+    indented. A word that is longer than a line stays whole."""
     indent_of_text = len(text) - len(text.lstrip(" "))
     # On a narrow terminal, at least half of the columns are left for words.
     indent_width = min(indent_of_text + _HANGING_INDENT, columns // 2)
@@ -209,20 +211,26 @@ class Output:
         else:
             self.line(*cells)
 
-    def put_all(self, data: dict[str, Any], *names: str, **words: list[str]) -> None:
+    def put_all(
+        self,
+        data: dict[str, Any],
+        *,
+        first_line: Sequence[str],
+        lines: Mapping[str, list[str]],
+    ) -> None:
         """Print *data* as a line of JSON; for people, as a block of lines.
 
-        :param names: the fields that make up the first line; each of the others has
-            lines of its own
-        :param words: by the name of a field, the lines that people are shown in place
+        :param first_line: the names of the fields that make up the first line; each of
+            the other fields has lines of its own
+        :param lines: by the name of a field, the lines that people are shown in place
             of its value
         """
-        first_cells = [data[name] for name in names]
+        first_cells = [data[name] for name in first_line]
         self.put(data, *first_cells)
-        other_names = [name for name in data if name not in names]
+        other_names = [name for name in data if name not in first_line]
         columns = max(map(len, other_names))
         for name in other_names:
-            value = words.get(name, data[name])
+            value = lines.get(name, data[name])
             values = value if isinstance(value, list) else [value]
             for item in values:
                 if item is not None and item is not False:
@@ -238,7 +246,7 @@ class Output:
         self._write(writer.writerow, row)
 
     def bytes(self, data: bytes) -> None:
-        """Print *data* as it is. Call this only before any line is printed, since
+        """Print *data* as it is. To be called only before any line is printed, since
         *data* would overtake lines that still wait in the buffer for texts."""
         self._write(self._stream.buffer.write, data)
 
@@ -262,7 +270,7 @@ def _is_reader_gone(error: OSError) -> bool:
     ended, like ``head`` when it has seen enough."""
     if error.errno == errno.EPIPE:
         return True
-    # Windows has this number for it.
+    # On Windows, the error has this number in place of EPIPE.
     return os.name == "nt" and error.errno == errno.EINVAL
 
 

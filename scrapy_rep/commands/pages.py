@@ -20,7 +20,7 @@ from scrapy_rep.commands.crawl import follow, request_for
 from scrapy_rep.commands.output import CommandError, ExitStatus, WrongUsage
 from scrapy_rep.commands.task import read_file
 from scrapy_rep.inspection.explanation import in_words
-from scrapy_rep.inspection.pace import too_slow
+from scrapy_rep.inspection.pace import delay_refusal
 from scrapy_rep.origins.agents import origin_of
 from scrapy_rep.pages import page_rules
 from scrapy_rep.preferences.lookup import UsageLookup, usage_of
@@ -78,20 +78,20 @@ async def _fetch_pages(
 
 
 class _PageFetcher:
-    """Fetches pages, each once for all crawlers, if robots.txt allows it to at least
-    one."""
+    """Fetches pages, each once for all crawlers, if robots.txt allows the page to at
+    least one crawler."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._responses: dict[str, Response] = {}
-        """The responses so far, by URL."""
+        """The responses so far, by the URLs of their requests."""
 
     async def follow(self, request: Request, chain: Chain) -> PageOrError:
         """Follow the redirects of *request*, and return the last page, or why there is
-        none. Each request must be allowed to the crawler *chain* by robots.txt."""
+        none. Only what robots.txt allows to the crawler *chain* is requested."""
 
         async def get(request: Request) -> Response:
-            await self._lookup.check(request, chain)
+            await self._lookup.check_allowed(request, chain)
             if request.url not in self._responses:
                 self._responses[request.url] = await self._lookup.download(request)
             return self._responses[request.url]
@@ -200,7 +200,7 @@ def _print_page_rules(
 
     :param fields: what ``--json`` prints besides the rules, see :func:`_page_fields`
     """
-    rules = PageRules()
+    rules = PageRules()  # none, if there is no page
     if not isinstance(page, CommandError):
         rules = page_rules(page, chain)
     rules_as_json = []
@@ -215,6 +215,7 @@ def _print_page_rules(
                 "line": rule.line,
             }
         )
+    # After the rules as the page has them comes what they mean together.
     data = {**fields, "rules": rules_as_json}
     for name in _PAGE_RULES:
         data[name] = getattr(rules, name)
@@ -222,7 +223,8 @@ def _print_page_rules(
     data["expired"] = rules.expired(time.time())
     if not rules_in_words and fields["error"] is None:
         rules_in_words = ["none"]
-    task.output.put_all(data, "url", rules=rules_in_words)
+    lines = {"rules": rules_in_words}
+    task.output.put_all(data, first_line=("url",), lines=lines)
     if rules.noindex or rules.nofollow or data["expired"]:
         task.statuses.add(ExitStatus.FOUND)
 
@@ -230,7 +232,8 @@ def _print_page_rules(
 def _date_as_text(value: Any) -> Any:
     """Return the value of a page rule for JSON: a date as text, other values as they
     are."""
-    return iso(value.timestamp()) if hasattr(value, "timestamp") else value
+    is_date = hasattr(value, "timestamp")
+    return iso(value.timestamp()) if is_date else value
 
 
 # -- usage -----------------------------------------------------------------------------------
@@ -268,30 +271,32 @@ async def _usage_of(fetched: _FetchedPage, usage_lookup: UsageLookup) -> Usage:
 
 
 def _print_usage(task: CrawlTask, usage: Usage, fields: dict[str, Any]) -> None:
-    """Print *usage*, after *fields*, which ``--json`` prints about every page."""
+    """Print *usage*, after the *fields* that ``--json`` prints about every page (see
+    :func:`_page_fields`)."""
     if NO in usage.verdicts.values():
         task.statuses.add(ExitStatus.FOUND)
-    words = {}
+    # What people are shown in place of the values of these fields.
+    lines = {}
     for purpose, verdict in usage.verdicts.items():
-        words[purpose] = [_VERDICTS_IN_WORDS[verdict]]
-    words["statements"] = [str(statement) for statement in usage.statements]
+        lines[purpose] = [_VERDICTS_IN_WORDS[verdict]]
+    lines["statements"] = [str(statement) for statement in usage.statements]
     data = {**fields, **usage.as_dict()}
-    task.output.put_all(data, "url", **words)
+    task.output.put_all(data, first_line=("url",), lines=lines)
 
 
 # -- sitemaps --------------------------------------------------------------------------------
 
-# Sitemaps may be on any host, and list URLs of any. Only this many origins are
+# Sitemaps may be on any host, and list URLs of any host. Only this many origins are
 # contacted (SECURITY.md).
 _MAX_CONTACTED_ORIGINS = 100
 
-# A prefix is the scheme, host and port of a URL as it spells them: those of one origin
-# may differ, in upper case or by a needless port. What decides about URLs (a _Judge) is
-# remembered for this many prefixes; with more, all are forgotten, and the memory fills
-# anew.
+# A prefix is the scheme, host and port of a URL as it spells them. So one origin may
+# have several prefixes, in upper case or with a needless port. What decides about URLs
+# (a _Judge) is remembered for this many prefixes; with more, all prefixes are
+# forgotten, and the memory fills anew.
 _MAX_PREFIXES = 10_000
 
-# Only this many rules are named: those that forbid the most URLs.
+# Only this many rules are named: the rules that forbid the most URLs.
 _MAX_NAMED_RULES = 10
 
 # Columns of each of the two counts in front of a line: enough for 99,999,999.
@@ -303,7 +308,7 @@ class _RulePlace(NamedTuple):
 
     robots_url: str
     line: int
-    """0 if no line forbids, but a setting, which :attr:`rule` then describes."""
+    """0 if not a line forbids, but a setting, which :attr:`rule` then describes."""
     rule: str
 
 
@@ -316,8 +321,8 @@ class Sitemap:
     listed_in: str
     """The URL of the robots.txt or the sitemap index that lists it."""
     depth: int
-    """1 for a sitemap that robots.txt lists, 2 for one that an index of depth 1 lists,
-    and so on."""
+    """1 for a sitemap that robots.txt lists, 2 for a sitemap that an index of depth 1
+    lists, and so on."""
     kind: str | None = None
     """A value of ``Kind`` (protocol/sitemaps.py); None if it could not be read."""
     status: int | None = None
@@ -325,9 +330,9 @@ class Sitemap:
     final_url: str = ""
     """Where redirects led."""
     sitemaps: int = 0
-    """How many sitemaps it lists, if it is an index."""
+    """How many sitemaps the sitemap lists, if it is an index."""
     urls: int = 0
-    """How many URLs of pages it lists."""
+    """How many URLs of pages the sitemap lists."""
     forbidden: int = 0
     """How many of the URLs are forbidden by the robots.txt of their own host."""
     foreign: int = 0
@@ -345,15 +350,15 @@ class Sitemap:
     fetched: bool = False
     """Whether there was a response."""
     problem: str | None = None
-    """Why it could not be read, or not to its end."""
+    """Why the sitemap could not be read, or not to its end."""
     ancestry: tuple[str, ...] = ()
-    """The URLs of the indexes that led to it, and its own. Not printed."""
+    """The URLs of the indexes that led to the sitemap, and its own. Not printed."""
 
 
 def sitemaps(task: CrawlTask) -> None:
     """Carry out ``--sitemaps``: print the tree of sitemaps of each origin, with counts
     of URLs."""
-    if len(task.named) > 1:
+    if len(task.named_agents) > 1:
         raise WrongUsage("--sitemaps takes only one --agent")
     origins: dict[Origin, None] = {}  # each once, in order
     for url_request in task.requests():
@@ -388,24 +393,25 @@ class _Judge(NamedTuple):
 
 
 class _SitemapTree:
-    """Reads the sitemaps that the robots.txt of one origin lists, and those that these
-    list; prints each, and in the end the totals."""
+    """Reads the sitemaps that the robots.txt of one origin lists, and the sitemaps that
+    these list; prints each sitemap, and in the end the totals."""
 
     def __init__(self, task: CrawlTask, lookup: Lookup, origin: Origin) -> None:
         self._task = task
         self._lookup = lookup
-        # The one crawler that the counts are about. Sitemaps() refuses several.
+        # The one crawler that the counts are about. sitemaps() refuses several.
         [self._chain] = task.agents(lookup.origins.agents)
         self._origin = origin
         self._contacted: set[Origin] = set()
         """Origins whose robots.txt was asked for."""
         self._judges: dict[str, _Judge | None] = {}
         """What decides about the URLs with a prefix (see _MAX_PREFIXES), by prefix;
-        None if nothing can."""
-        self._listed: dict[str, set[str]] = {}
-        """The sitemaps that the robots.txt of a prefix's origin lists, by prefix."""
-        self._seen: set[str] = set()
-        """The sitemaps that were fetched, or are being fetched."""
+        None if nothing can decide about them."""
+        self._listed_by_prefix: dict[str, set[str]] = {}
+        """The URLs of the sitemaps that the robots.txt of a prefix's origin lists, by
+        prefix."""
+        self._begun_sitemaps: set[str] = set()
+        """The URLs of the sitemaps whose fetch has begun or ended."""
         self._total_urls = 0
         self._total_read = 0
         """How many sitemaps could be read."""
@@ -471,14 +477,15 @@ class _SitemapTree:
     async def _fetch(self, sitemap: Sitemap) -> bytes:
         """Return the body of *sitemap*, after redirects; ``CommandError`` if it can't
         be fetched."""
-        # It is no error if several indexes list a sitemap, or an index lists itself.
-        if sitemap.sitemap in self._seen:
+        # That several indexes list a sitemap, or that an index lists itself, is no
+        # error (GOOD), but the sitemap is not read again.
+        if sitemap.sitemap in self._begun_sitemaps:
             raise CommandError("listed above", ExitStatus.GOOD)
-        if len(self._seen) >= self._lookup.settings.sitemap_max_files:
+        if len(self._begun_sitemaps) >= self._lookup.settings.sitemap_max_files:
             raise CommandError(
                 "not read: this origin has too many sitemaps", ExitStatus.UNREACHABLE
             )
-        self._seen.add(sitemap.sitemap)
+        self._begun_sitemaps.add(sitemap.sitemap)
 
         async def get(request: Request) -> Response:
             return await self._download(sitemap, request)
@@ -496,14 +503,15 @@ class _SitemapTree:
 
     async def _download(self, sitemap: Sitemap, request: Request) -> Response:
         """Return the response to *request*, for *sitemap* itself or for a redirect's
-        target; ``CommandError`` if its robots.txt forbids it."""
+        target; ``CommandError`` if the robots.txt of its host forbids it."""
+        # This call raises CommandError if there are too many origins.
         await self._robots_of(origin_of(request))
-        await self._lookup.check(request, self._chain)
+        await self._lookup.check_allowed(request, self._chain)
         sitemap.final_url = request.url
         response = await self._lookup.download(
             request,
             download_maxsize=self._lookup.settings.sitemap_max_bytes,
-            download_warnsize=0,
+            download_warnsize=0,  # without warnings
         )
         sitemap.status = response.status
         sitemap.fetched = True
@@ -520,11 +528,11 @@ class _SitemapTree:
             if problem:
                 raise CommandError(problem, ExitStatus.UNREACHABLE)
             self._contacted.add(origin)
-        return await self._lookup.get(origin)
+        return await self._lookup.robots_of(origin)
 
     async def _read(self, sitemap: Sitemap, body: bytes) -> list[str]:
-        """Count what *sitemap* lists. Return the URLs of the sitemaps in it that are to
-        be read."""
+        """Count what *sitemap*, whose file is *body*, lists. Return the URLs of the
+        sitemaps in it that are to be read."""
         settings = self._lookup.settings
         reader = SitemapReader(
             max_bytes=settings.sitemap_max_bytes,
@@ -532,8 +540,8 @@ class _SitemapTree:
             url=sitemap.final_url,
         )
         # The encoder percent-encodes URLs as for requests. Hosts that aren't ASCII take
-        # time, so after MAX_LISTED_IDN of them it raises ValueError for further ones,
-        # as for what is no URL.
+        # time, so after MAX_LISTED_IDN characters of them it raises ValueError for
+        # further such hosts, as for what is no URL.
         encode = Encoder(MAX_LISTED_IDN)
         children: list[str] = []
         for entries in reader.read([body]):
@@ -544,9 +552,9 @@ class _SitemapTree:
                     elif reader.kind is Kind.INDEX:
                         children.append(_child_in(entry, encode))
                     else:
-                        url, prefix = encode.page(entry.get("loc"))
+                        url, prefix = encode.page_and_prefix(entry.get("loc"))
                         await self._count_url(sitemap, encode(url), prefix)
-                except ValueError:
+                except ValueError:  # the entry has no URL, or an invalid one
                     sitemap.invalid += 1
         if reader.kind is not None:
             sitemap.kind = reader.kind.value
@@ -565,9 +573,10 @@ class _SitemapTree:
         :param prefix: its scheme, host and port
         """
         if prefix not in self._judges:
+            # Make room, if need be, and find out what decides.
             if len(self._judges) >= _MAX_PREFIXES:
                 self._judges.clear()
-                self._listed.clear()
+                self._listed_by_prefix.clear()
             self._judges[prefix] = await self._judge_of(prefix)
         sitemap.urls += 1
         judge = self._judges[prefix]
@@ -602,13 +611,13 @@ class _SitemapTree:
         # list the sitemap, or an index that led to it.
         if robots.outcome is not Outcome.RULES:
             return False
-        if prefix not in self._listed:
-            self._listed[prefix] = _listed_in(robots, origin)
-        return not self._listed[prefix].isdisjoint(sitemap.ancestry)
+        if prefix not in self._listed_by_prefix:
+            self._listed_by_prefix[prefix] = _listed_in(robots, origin)
+        return not self._listed_by_prefix[prefix].isdisjoint(sitemap.ancestry)
 
     async def _judge_of(self, prefix: str) -> _Judge | None:
-        """Return what decides about URLs that begin with *prefix*; None if nothing
-        can."""
+        """Return what decides about URLs that begin with *prefix*; None if nothing can
+        decide, since their robots.txt can't be fetched, or must not be."""
         settings = self._lookup.settings
         obey_global = settings.obey_global_group
         try:
@@ -617,11 +626,13 @@ class _SitemapTree:
             return None
         if robots.outcome is Outcome.RULES:
             _, rules = robots.parsed.rules(self._chain, obey_global)
-            refusal = too_slow(
+            refusal = delay_refusal(
                 robots.parsed, self._chain, obey_global, settings.max_delay
             )
             return _Judge(robots, rules, None if refusal is None else refusal.rule)
         if robots.forbids:
+            # The rule stands for the setting: line 0, no pattern, and the setting as
+            # its text.
             setting = robots.facts.setting or ""
             refusal_by_setting = Rule(0, "", False, setting)
             return _Judge(robots, NO_RULES, refusal_by_setting)
@@ -630,6 +641,7 @@ class _SitemapTree:
         return None
 
     def _add_to_totals(self, sitemap: Sitemap) -> None:
+        """Add the counts of *sitemap* to those that are printed in the end."""
         self._total_urls += sitemap.urls
         if sitemap.kind is not None:
             self._total_read += 1
@@ -649,7 +661,8 @@ class _SitemapTree:
                 }
             )
         fields = {**vars(sitemap), "rules": rules}
-        del fields["ancestry"]
+        del fields["ancestry"]  # it is not printed
+        # For people: the counts, the URL, and what else there is to say.
         counts = _count_cells("", "")
         if sitemap.kind is not None and sitemap.kind != Kind.INDEX.value:
             counts = _count_cells(sitemap.urls, sitemap.forbidden)
@@ -722,8 +735,8 @@ def _count_cells(*counts: int | str) -> list[str]:
 
 
 def _remarks(sitemap: Sitemap) -> str:
-    """Return what there is to say about a sitemap, besides the counts in front of
-    it."""
+    """Return what there is to say about a sitemap, besides the counts in front of its
+    line."""
     remarks = []
     if sitemap.kind == Kind.INDEX.value:
         remarks.append(f"index of {counted(sitemap.sitemaps, 'sitemap')}")

@@ -25,7 +25,8 @@ class RobotsCommand(ScrapyCommand):
     """``scrapy robots``, found by Scrapy through an entry point in setup.cfg."""
 
     settings: Settings
-    """Scrapy sets it before it calls any of these methods."""
+    """The settings of the project. Scrapy sets this before it calls any of these
+    methods."""
 
     # Only the answer is to be printed, so there is no log unless --loglevel or
     # --logfile asks for one.
@@ -61,7 +62,7 @@ class RobotsCommand(ScrapyCommand):
         # LOG_STDOUT would turn what the command prints into log messages.
         self.settings.set("LOG_STDOUT", False, priority="cmdline")
         if opts.spider is None:
-            # No spider is needed, so it must not matter if one can't be imported.
+            # No spider is needed, so it must not matter if a spider can't be imported.
             loader = "scrapy.spiderloader.DummySpiderLoader"
             self.settings.set("SPIDER_LOADER_CLASS", loader, priority="cmdline")
         try:
@@ -71,7 +72,7 @@ class RobotsCommand(ScrapyCommand):
 
     def run(self, args: list[str], opts: Namespace) -> None:
         from scrapy_rep.commands.crawl import CrawlTask, set_up_logging, use_spider
-        from scrapy_rep.commands.options import module_of
+        from scrapy_rep.commands.options import action_and_module
         from scrapy_rep.commands.output import (
             ExitStatus,
             WrongUsage,
@@ -81,14 +82,15 @@ class RobotsCommand(ScrapyCommand):
         from scrapy_rep.exceptions import SettingsError
         from scrapy_rep.settings import warn_of_unknown
 
-        action, module = module_of(opts)
+        action, module = action_and_module(opts)
         try:
             if opts.spider is not None:
                 use_spider(self.settings, opts.spider)
             set_up_logging(self.settings)
             warn_of_unknown(self.settings)
             task = CrawlTask(self, args, opts)
-            # A function of the action's name, such as lint() in commands/verdicts.py.
+            # The function has the action's name, such as lint() in
+            # commands/verdicts.py.
             carry_out = getattr(import_module(module), action)
             self.exitcode = task.run(carry_out)
         except WrongUsage as error:

@@ -40,23 +40,24 @@ STDIN = "-"
 """The argument, or the value of an option, that means standard input."""
 
 READ_BYTES = MAX_ROBOTS_BYTES + 1
-"""How much of a robots.txt file is read: what counts, and a byte more, which tells
-whether the last line that counts is whole."""
+"""How many bytes of a robots.txt file are read: those that count, and one more, which
+tells whether the last line that counts is whole."""
 
 # Bytes: longer lines of standard input are skipped, since no URL is that long.
 _MAX_INPUT_LINE = 65_536
 
-# Bytes: standard input is given up at a line this long, which may have no end
+# Bytes: standard input is given up at a line this long, since the line may have no end
 # (/dev/zero).
 _MAX_READ_LINE = 16 * 1024 * 1024
 
-# Put before a path alone, this makes a URL of it. Nothing is sent to this host.
+# Put before a path alone, this text makes a URL of it. Nothing is sent to this host.
 _ANY_SITE = "http://host.invalid"
 
+# The error about a URL or path that can't be encoded.
 _NOT_UTF8 = "not UTF-8: {!r}"
 
-# The beginning of a site's address without its scheme: names with dots, the last one of
-# letters, as in "www.example.com:8080/".
+# The beginning of a site's address without its scheme: names with dots, the last name
+# of letters, as in "www.example.com:8080/".
 _ADDRESS_START = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?::\d+)?(?=/|\Z)")
 
 # Endings of file names, such as "robots.txt", which the pattern above takes for a
@@ -74,12 +75,13 @@ be named here, since its module imports Scrapy."""
 
 
 class Question(NamedTuple):
-    """A URL that the command is asked about, and what rules are compared with."""
+    """A URL that the command is asked about, and the path in it that is compared with
+    rules."""
 
     url: str
-    """As given."""
+    """The URL as the user gave it; or a path alone, if a file answers."""
     origin: Origin | None
-    """None for a path alone."""
+    """The URL's origin; None for a path alone."""
     path: str
     """The part of the URL that rules are compared with, percent-encoded as a crawl
     requests it."""
@@ -97,13 +99,13 @@ class Task:
         self.options = options
         self.output = Output(json=options.json, csv=options.csv)
         chains = map(_chain, options.agent)
-        self.named = list(dict.fromkeys(chains))  # each once, in order
+        self.named_agents = list(dict.fromkeys(chains))  # each once, in order
         """The crawlers that ``--agent`` names."""
-        for crawler in self.named:
+        for crawler in self.named_agents:
             warning = warning_of_digits(crawler)
             if warning:
                 complain(warning)
-                break
+                break  # one warning is enough
         self.statuses: set[ExitStatus] = set()
         """What the work on each URL or file came to. The gravest is the exit status."""
 
@@ -137,11 +139,11 @@ class Task:
         :param agents: how the crawl finds out its crawler's name; unused here, but see
             ``CrawlTask``
         """
-        return self.named or [(GLOBAL,)]
+        return self.named_agents or [(GLOBAL,)]
 
     def crawl(self, job: Job) -> None:
-        """Run *job* in a crawl of its own. Only ``CrawlTask`` can. Without Scrapy, this
-        is ``WrongUsage``."""
+        """Run *job* in a crawl of its own. Only ``CrawlTask`` can run one. Without
+        Scrapy, to ask for a job is ``WrongUsage``."""
         raise WrongUsage(
             "a site is asked by Scrapy: scrapy robots, with the same options"
         )
@@ -160,9 +162,9 @@ class Task:
             self.statuses.add(error.status)
 
     def urls(self) -> Iterator[str]:
-        """Yield each URL that is given. For the argument ``-``, these are the lines of
-        standard input. Standard input is also read without any arguments, unless it is
-        a terminal, or an option names it as a file."""
+        """Yield each URL that is given. The argument ``-`` stands for the URLs in the
+        lines of standard input. Standard input is also read without any arguments,
+        unless it is a terminal, or an option names it as a file."""
         files = [self.options.file]
         if self.options.compare is not None:
             files += self.options.compare
@@ -184,9 +186,10 @@ class Task:
         of_file: bool = False,
         needs_one: bool = True,
     ) -> Iterator[Question]:
-        """Yield a question about each URL that is given. Complains about invalid ones.
+        """Yield a question about each URL that is given. Complains about invalid URLs.
 
-        :param of_file: whether a file answers them, so that a path alone will do
+        :param of_file: whether a file answers the questions, so that a path alone will
+            do
         :param needs_one: whether it is ``WrongUsage`` to give no URL at all
         """
         has_urls = False
@@ -204,8 +207,8 @@ class Task:
 
     def _lines_of_stdin(self) -> Iterator[str]:
         """Yield the lines of standard input that aren't empty. Complains about long
-        ones."""
-        if sys.stdin is None:
+        lines."""
+        if sys.stdin is None:  # standard input is closed
             return
         while line := sys.stdin.buffer.readline(_MAX_READ_LINE):
             if len(line) == _MAX_READ_LINE:
@@ -217,19 +220,20 @@ class Task:
                 )
                 self.statuses.add(ExitStatus.USAGE)
                 continue
+            # Some programs begin UTF-8 with a byte order mark.
             line = line.removeprefix(b"\xef\xbb\xbf").strip()
             if line:
                 # Bytes that are not UTF-8 become surrogates, as Python does with
                 # arguments.
                 yield line.decode("utf-8", "surrogateescape")
 
-    def read_each(
+    def read_files(
         self,
         names: Sequence[str],
         use: Callable[[RobotsFile], None],
     ) -> None:
         """Call *use* with each file, then with the robots.txt of each URL's origin.
-        Complains about those that can't be read.
+        Complains about what can't be read.
 
         :param names: names of files, and URLs
         """
@@ -247,7 +251,7 @@ class Task:
         async def job(lookup: Any) -> None:
             for origin in origins:
                 with self.reporting_errors(f"{origin.robots_url}: "):
-                    use(await lookup.now(origin))
+                    use(await lookup.fetch_now(origin))
 
         if origins:
             self.crawl(job)
@@ -260,7 +264,7 @@ def _is_input_piped() -> bool:
 
 def _chain(value: str) -> Chain:
     """Return the chain that an ``--agent`` names, or raise ``WrongUsage``."""
-    if value == GLOBAL:  # any crawler that no group names
+    if value == GLOBAL:  # it stands for any crawler that no group names
         return (GLOBAL,)
     try:
         return chain(value)
@@ -277,7 +281,8 @@ def question_about(url: str) -> Question:
     """Return the question that *url* asks of its site's robots.txt, or raise
     ``CommandError``."""
     try:
-        Origin.from_url(url)  # its errors say more than those of what follows
+        # The errors of this call say more than those of safe_url_string().
+        Origin.from_url(url)
         requested = safe_url_string(url)
         origin = Origin.from_url(requested)
         path = path_of(requested)
@@ -310,7 +315,7 @@ def _question_about_file(url: str) -> Question:
         raise CommandError(_NOT_UTF8.format(url)) from None
     if url.startswith("/"):
         question = question_about(_ANY_SITE + url)
-        # The first step names the URL that is requested: here, one that was made up.
+        # The first step names the URL that is requested: here, a URL that was made up.
         return Question(url, None, question.path, question.steps[1:])
     if ":" not in url.partition("/")[0]:  # no scheme
         meant = _address_in(url) or f"/{url}"
@@ -321,7 +326,7 @@ def _question_about_file(url: str) -> Question:
 def origin_of_url(url: str) -> Origin:
     """Return the origin of a URL that names a site, or raise ``CommandError``."""
     origin = question_about(url).origin
-    assert origin is not None  # only a path alone has none
+    assert origin is not None  # question_about() refuses a path alone
     return origin
 
 
@@ -335,19 +340,19 @@ def read_file(name: str, limit: int) -> bytes:
     try:
         with Path(name).open("rb") as file:
             return file.read(limit)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: for a name with a NUL
         hint = ""
         address = _address_in(name)
         if address and isinstance(error, FileNotFoundError):
-            host = address.split("/")[2]
+            host = address.split("/")[2]  # after "https:" and ""
             hint = f"; did you mean https://{host}/robots.txt?"
-        why = getattr(error, "strerror", "") or error
+        why = getattr(error, "strerror", "") or error  # a ValueError has no strerror
         raise CommandError(f"{name!r}: {why}{hint}") from None
 
 
 def _address_in(text: str) -> str:
-    """Return the URL that somebody means by *text* who leaves its scheme out; "" if
-    *text* doesn't look like a site's address."""
+    """Return the URL that *text* becomes with the scheme that somebody has left out; ""
+    if *text* doesn't look like a site's address."""
     host = _ADDRESS_START.match(text)
     if host is None:
         return ""

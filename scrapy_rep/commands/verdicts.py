@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scrapy_rep.commands.findings import print_findings
 from scrapy_rep.commands.output import ExitStatus, WrongUsage, complain
 from scrapy_rep.commands.task import READ_BYTES, STDIN, read_file
-from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, OF_CHAIN, about_known
+from scrapy_rep.inspection.crawlers import AS_OF, KNOWN, KNOWN_BY_CHAIN, about_known
 from scrapy_rep.inspection.explanation import (
     STDIN_IN_WORDS,
     Explanation,
@@ -49,7 +49,8 @@ _MAX_AGENTS = 1000
 # Columns of the first cell of each line: "unreachable" is the longest verdict.
 _VERDICT_WIDTH = len("unreachable")
 
-# Columns of the two cells that --agents-known adds.
+# Columns of the two cells that --agents-known adds: the crawler's operator, and its
+# purpose.
 _OPERATOR_WIDTH = max(len(crawler.operator) for crawler in KNOWN)
 _PURPOSE_WIDTH = max(len(crawler.purpose) for crawler in KNOWN)
 
@@ -59,6 +60,7 @@ _ABOUT_KNOWN = (
 
 _NO_AGENT = "no --agent given, so this is about any crawler that no group names (*)"
 
+# The columns of --csv. --agents-known adds further ones.
 _CSV_FIELDS = (
     "url",
     "agent",
@@ -71,11 +73,11 @@ _CSV_FIELDS = (
 )
 
 
-def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
-    """Return the agents *asked* about, those that files name, and ``*``, each once. If
-    files name too many, those behind the first thousand are left out."""
+def agents_of(files: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chain]:
+    """Return the agents *asked* about, those that *files* name, and ``*``, each once.
+    If *files* name more than a thousand agents, the others are left out."""
     names: dict[str, str] = {}  # as the files spell them, by their lower case
-    for file in robots:
+    for file in files:
         for token in file.outline.tokens():
             names[token.lower()] = token
     if len(names) > _MAX_AGENTS:
@@ -90,7 +92,7 @@ def agents_of(robots: Iterable[RobotsFile], asked: Iterable[Chain]) -> list[Chai
     return list(dict.fromkeys(chains))
 
 
-def asked_of(
+def agents_asked(
     task: Task,
     files: Iterable[RobotsFile],
     default: list[Chain],
@@ -101,13 +103,12 @@ def asked_of(
     options = task.options
     chains = default
     if options.agents_known:
-        chains = list(task.named)
+        chains = list(task.named_agents)
         for crawler in KNOWN:
             chains.append(crawler.chain)
     if options.agents_of_file:
-        # The agents that were asked for are added to those that the files name;
-        # *default* never is.
-        asked_for = chains if options.agents_known else task.named
+        # Agents that options name are asked about, too; those of *default* aren't.
+        asked_for = chains if options.agents_known else task.named_agents
         chains = agents_of(files, asked_for)
     return list(dict.fromkeys(chains))
 
@@ -122,9 +123,11 @@ def decide(task: Task) -> None:
         totals = _decide_by_sites(task)
     else:
         totals = _decide_by_file(task)
-    if not totals:
+    if not totals:  # all URLs were invalid
         return
-    is_agent_given = bool(task.named or options.agents_of_file or options.spider)
+    # Two lines for people end the output: whom the verdicts are about, and how often
+    # each verdict was given.
+    is_agent_given = bool(task.named_agents or options.agents_of_file or options.spider)
     if options.agents_known:
         output.line(f"# {_ABOUT_KNOWN}")
     elif options.file is not None and not is_agent_given:
@@ -169,12 +172,12 @@ def _decide_by_sites(task: Task) -> Counter[str]:
     async def job(lookup: Lookup) -> None:
         agents = task.agents(lookup.origins.agents)
         files: dict[Origin, RobotsFile] = {}
-        async for fetched_origin, robots in lookup.each(list(runs_left)):
+        async for fetched_origin, robots in lookup.robots_of_each(list(runs_left)):
             files[fetched_origin] = robots
             if not task.options.explain:
                 task.output.line(f"# {facts_line(robots)}")
-            # Files come in the order of their origins' first runs. After one of these,
-            # there may be further runs of origins whose files came before.
+            # Files come in the order of the first runs of their origins. After such a
+            # run, there may be further runs of origins whose files came before.
             while runs and runs[0].origin in files:
                 origin, questions = runs.popleft()
                 totals_of_run = _print_verdicts(task, files[origin], agents, questions)
@@ -197,8 +200,9 @@ def _print_verdicts(
     """Print what *robots* says about URLs to each agent; with ``--show``, print the
     file itself below. Return how often the file gives each verdict."""
     totals: Counter[str] = Counter()
+    # The lines of the file that have decided, by their numbers.
     decisive_lines: dict[int, _DecisiveLine] = {}
-    agents = asked_of(task, [robots], agents)
+    agents = agents_asked(task, [robots], agents)
     names = [name_of(task, chain) for chain in agents]
     agent_width = max(map(len, names))
     # These properties are read outside of the loop, which may run a million times.
@@ -220,6 +224,7 @@ def _print_verdicts(
             elif not explanation.allowed:
                 task.statuses.add(ExitStatus.FOUND)
             _print_verdict(task, explanation, agent_width)
+            # Note the line that has decided, for --show.
             rule = explanation.decision.rule
             if task.options.show and rule is not None:
                 decisive_line = decisive_lines.get(rule.line)
@@ -253,6 +258,7 @@ def _print_verdict(task: Task, explanation: Explanation, agent_width: int) -> No
     elif options.csv:
         data = _as_data(task, explanation)
         data["agent"] = name_of(task, explanation.chain)
+        # For a local file, its name stands in the column of the URL.
         data["robots_url"] = data["robots_url"] or data["file"]
         cells = [data[name] for name in _csv_fields(task)]
         task.output.csv(cells)
@@ -270,7 +276,7 @@ def _as_data(task: Task, explanation: Explanation) -> dict[str, object]:
     known of the crawler."""
     data = explanation.as_dict()
     if task.options.agents_known:
-        data.update(about_known(OF_CHAIN.get(explanation.chain)))
+        data.update(about_known(KNOWN_BY_CHAIN.get(explanation.chain)))
     return data
 
 
@@ -282,7 +288,7 @@ def _print_row(task: Task, explanation: Explanation, agent_width: int) -> None:
     if task.options.agents_known:
         operator = ""
         purpose = ""
-        crawler = OF_CHAIN.get(explanation.chain)
+        crawler = KNOWN_BY_CHAIN.get(explanation.chain)
         if crawler is not None:
             operator = crawler.operator
             purpose = crawler.purpose
@@ -294,10 +300,10 @@ def _print_row(task: Task, explanation: Explanation, agent_width: int) -> None:
 
 
 def name_of(task: Task, chain: Chain) -> str:
-    """Return what the crawler with these tokens is called: with ``--agents-known``, a
-    known one by its own token alone, without the fallbacks."""
+    """Return what the crawler with these tokens is called. With ``--agents-known``, a
+    known crawler is called by its own token alone, without its fallbacks."""
     if task.options.agents_known:
-        crawler = OF_CHAIN.get(chain)
+        crawler = KNOWN_BY_CHAIN.get(chain)
         if crawler is not None:
             return crawler.name
     return in_words(chain)
@@ -338,7 +344,8 @@ def lint(task: Task) -> None:
     robots.txt."""
     if not task.arguments:
         raise WrongUsage("--lint needs a URL, a file, or - for standard input")
-    # SEVERITIES begins with the gravest. The last one that counts is that of --fail-on.
+    # SEVERITIES begins with the gravest. The last severity for which the exit status is
+    # 1 is that of --fail-on; without this option, it is NOTE, the least.
     last_failing = SEVERITIES.index(task.options.fail_on or NOTE)
     failing_severities = SEVERITIES[: last_failing + 1]
 
@@ -350,7 +357,7 @@ def lint(task: Task) -> None:
         print_findings(task.output, STDIN_IN_WORDS if name == STDIN else name, findings)
         task.output.flush()
 
-    task.read_each(task.arguments, lint_file)
+    task.read_files(task.arguments, lint_file)
 
 
 def _findings_about(robots: RobotsFile) -> list[Finding]:

@@ -11,17 +11,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 AS_OF = "2026-11-28"
-"""When the pages were last compared with this list."""
+"""When the operators' pages were last compared with :data:`KNOWN`."""
 
 SEARCH = "search engine"
 AI_TRAINING = "AI training"
 AI_SEARCH = "AI search"
 ASSISTANT = "assistant"
-"""Fetches what somebody has just asked for."""
+"""The purpose of crawlers that fetch what somebody has just asked for."""
 OTHER = "other"
 
 CRAWLER_PURPOSES = (SEARCH, AI_TRAINING, AI_SEARCH, ASSISTANT, OTHER)
-"""What crawlers fetch pages for. :data:`KNOWN` is in this order."""
+"""What crawlers fetch pages for. :data:`KNOWN` has the crawlers in the order of these
+purposes."""
 
 
 class Crawler(NamedTuple):
@@ -34,10 +35,10 @@ class Crawler(NamedTuple):
     purpose: str
     """One of :data:`CRAWLER_PURPOSES`."""
     page: str
-    """Where the operator documents it."""
+    """The URL where the operator documents the crawler."""
     note: str = ""
-    """What else to know of it, from that page: mostly that robots.txt doesn't keep it
-    away, or that it is no crawler."""
+    """What else there is to know of the crawler, from :attr:`page`: mostly that
+    robots.txt doesn't keep it away, or that it sends no requests."""
 
     @property
     def name(self) -> str:
@@ -102,8 +103,8 @@ KNOWN = (
     Crawler(("GoogleOther",), "Google", OTHER, _GOOGLE),
 )
 
-OF_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
-"""The known crawlers by their tokens."""
+KNOWN_BY_CHAIN = {crawler.chain: crawler for crawler in KNOWN}
+"""The known crawlers, by their :attr:`~Crawler.chain`."""
 
 
 def about_known(crawler: Crawler | None) -> dict[str, Any]:

@@ -45,9 +45,10 @@ _ANY_PATH = "/any-page"
 
 class Crawlers:
     """The crawlers that a file names, and ``*``. Fifty of them, ``*`` and search
-    engines first, are examined. Only their rules are known.
+    engines first, are examined. Only the rules of these fifty are known.
 
-    Tokens are in lower case here; :attr:`spelling` has them as the file spells them.
+    Crawlers go by their tokens in lower case here; :attr:`spelling` has the tokens as
+    the file spells them.
     """
 
     def __init__(self, kept: bytes, outline: Outline) -> None:
@@ -60,7 +61,7 @@ class Crawlers:
         examined = tokens[:_MAX_EXAMINED]
         has_delays = _has_delays(outline)
         robots = RobotsTxt.parse(kept)
-        groups = Groups(normalise(kept))  # read once for all crawlers
+        groups = Groups(normalise(kept))  # the file is read once for all crawlers
         self.spelling: dict[str, str] = {}
         """The crawlers that are examined, as the file spells them, by their tokens."""
         self.rules: dict[str, Rules] = {}
@@ -70,7 +71,7 @@ class Crawlers:
         for token in examined:
             self.spelling[token] = names.get(token, token)
             _, self.rules[token] = robots.rules(token, groups=groups)
-            self.paces[token] = Pace()
+            self.paces[token] = Pace()  # no delay, which spares a search
             if has_delays:
                 self.paces[token] = robots.pace(token, groups=groups)
         self._groups = _groups_by_token(outline)
@@ -147,8 +148,8 @@ def _tokens_of(group: Group) -> list[str]:
 
 
 class _Longest(NamedTuple):
-    """How many characters the longest patterns of a group have, 0 if there is none. The
-    longest pattern that matches a path decides."""
+    """How many characters the longest patterns of a group have, 0 if there is no such
+    pattern. The longest pattern that matches a path decides."""
 
     disallow_of_all_paths: int
     """Of the patterns that disallow all paths."""
@@ -196,10 +197,11 @@ def effects(kept: bytes, outline: Outline, robots_url: str | None) -> Iterator[F
     """Yield what there is to say about what crawlers may fetch.
 
     :param kept: the part of the file that counts
-    :param outline: its lines
-    :param robots_url: where it is from; None if that isn't known
+    :param outline: the lines of this part
+    :param robots_url: where the file is from; None if that isn't known
     """
     crawlers = Crawlers(kept, outline)
+    # Whether there is time for the checks that compare paths.
     is_small = crawlers.comparisons() <= _MAX_COMPARISONS
     lost_rules: list[Finding] = []
     if GLOBAL in crawlers.closed:
@@ -293,11 +295,11 @@ def _lost_rules(crawlers: Crawlers) -> Iterator[Finding]:
     """Yield crawlers whose own groups let them fetch what ``*`` forbids, unless these
     groups say explicitly that everything is open."""
     forbidden = _forbidden_to_all(crawlers)
-    # Crawlers that lose the same rules are put together.
+    # Crawlers that lose the same rules of * are put together in one finding.
     losers_by_rules: dict[tuple[str, ...], list[AgentLine]] = {}
     for agent in _first_lines(crawlers):
         token = agent.token
-        if token == GLOBAL or _says_everything(crawlers.rules_of(token)):
+        if token == GLOBAL or _opens_everything(crawlers.rules_of(token)):
             continue
         rules = crawlers.rules[token]
         lost = tuple(item.rule for item in forbidden if rules.allows(item.path))
@@ -339,9 +341,9 @@ def _first_lines(crawlers: Crawlers) -> list[AgentLine]:
     return list(first_by_token.values())
 
 
-def _says_everything(lines: list[RuleLine]) -> bool:
+def _opens_everything(lines: list[RuleLine]) -> bool:
     """Return whether one of *lines* says that everything is open: by an empty pattern,
-    or by an allow of all paths."""
+    or by an allow rule for all paths."""
     for line in lines:
         if not line.pattern or (line.rule.allow and matches_all(line.pattern)):
             return True
@@ -361,14 +363,16 @@ def _joined_agents(
 
     :param texts: the lines of the file
     """
-    gaps: list[str] = []  # what stands between, see _gap()
+    gaps: list[str] = []  # what stands between user-agent lines, see _gap()
     line_below = group.agents[0].line  # the first user-agent line below all gaps
     for agent, next_agent in pairwise(group.agents):
+        # Lines are counted from 1, and the indices of texts from 0.
         texts_between = texts[agent.line : next_agent.line - 1]
         gap = _gap(texts_between)
         if gap:
             gaps += gap
             line_below = next_agent.line
+    # Sort the agents into those below and those above the last gap.
     tokens_below = set()
     for agent in group.agents:
         if agent.line >= line_below:
@@ -404,7 +408,7 @@ def _joined_agents(
 
 
 def _says_less(line: RuleLine) -> tuple[bool, bool]:
-    """Return a key to sort rules by: first what is forbidden, then what is allowed,
+    """Return a key to sort rules by: first rules that forbid, then rules that allow,
     then empty rules."""
     return not line.pattern, line.rule.allow
 
@@ -438,7 +442,8 @@ def _empty_group(
     group: Group,
     losers: set[str],
 ) -> Iterator[Finding]:
-    """Yield the agents of a group without rules that have no rules elsewhere.
+    """Yield a group without rules, with those of its agents that have no rules in other
+    groups either.
 
     :param losers: agents about which "lost-rules" says more (:func:`_lost_rules`)
     """
@@ -457,7 +462,7 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
     longest."""
     agents_by_line: dict[int, list[str]] = {}
     for token, agent in crawlers.spelling.items():
-        # Some crawlers know only crawl-delay. For them, the slowest line of this kind
+        # Some crawlers know only crawl-delay. For them, the slowest crawl-delay line
         # counts, even if a request-rate line is slower.
         pace = crawlers.paces[token]
         slowest_lines = set()
@@ -466,6 +471,7 @@ def _delays(crawlers: Crawlers) -> Iterator[Finding]:
                 slowest_lines.add(delay.line)
         for line in slowest_lines:
             agents_by_line.setdefault(line, []).append(agent)
+    # The first user-agent line; None without any.
     groups = crawlers.outline.groups
     first_group = groups[0].agents[0].line if groups else None
     for line, (name, value) in crawlers.outline.fields.items():
@@ -517,7 +523,7 @@ def _assets(crawlers: Crawlers, group: Group) -> Iterator[Finding]:
                     path=shortened(path),
                     agents=hidden_from,
                 )
-                break
+                break  # one path is enough to show what the rule does
 
 
 def _asset_paths(pattern: str) -> list[str]:
@@ -573,6 +579,7 @@ def _sitemaps(
             continue
         if is_relative:
             yield finding(line, "relative-sitemap")
+        # Only the rules for this host are known here.
         if is_small and own_origin in (None, origin):
             is_own = own_origin is not None or is_relative
             condition = "" if is_own else "if it is on this host, "
@@ -586,12 +593,12 @@ def _sitemap_disallowed(
     path: str,
     condition: str,
 ) -> Iterator[Finding]:
-    """Yield a sitemap that is closed to crawlers that may fetch other things.
+    """Yield a sitemap that is closed to crawlers to which the site isn't.
 
     :param line: the line that lists the sitemap
     :param path: the sitemap's path, as rules are compared with it
-    :param condition: the beginning of the sentence, if it may be untrue: on which
-        condition it is true
+    :param condition: on which condition the finding is true, as the beginning of its
+        sentence; "" if it is true in any case
     """
     agents = []
     agents_and_lines = []

@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from scrapy_rep.inspection.pace import too_slow
+from scrapy_rep.inspection.pace import delay_refusal
 from scrapy_rep.protocol import Decision, RobotsTxt
 from scrapy_rep.protocol.availability import Outcome, is_html
 from scrapy_rep.protocol.matching import LENGTH_BIT
@@ -27,8 +27,9 @@ _STDIN = "-"
 
 
 def in_words(chain: Sequence[str]) -> str:
-    """Return the name of a crawler with these tokens:
-    ``GPTBot, as fallback for Googlebot``."""
+    """Return the name of a crawler that looks for groups of these tokens in this order:
+    ``Googlebot, as fallback for Googlebot-Image`` for ``Googlebot-Image``, then
+    ``Googlebot``."""
     return ", as fallback for ".join(reversed(chain)) or "an unknown crawler"
 
 
@@ -67,7 +68,7 @@ class Facts:
     fetched_at: float | None = None
     """When the answer came, or the earlier answer whose copy still applies."""
     fresh_until: float | None = None
-    """Until when it is used without being fetched again."""
+    """Until when the answer is used without another fetch."""
     from_cache: bool = False
     """Whether nothing was fetched just now, since the cache had an answer."""
     stale: bool = False
@@ -89,8 +90,8 @@ class Explanation:
     path: str
     """The part of the URL that was compared."""
     decision: Decision
-    """Whether the URL is allowed, by which rule (``rule``, None if none decided), and
-    of which group (``agent``, None if none applied)."""
+    """Whether the URL is allowed, by which rule (``rule``, None if no rule decided),
+    and of which group (``agent``, None if no group applied)."""
     reason: str
     """The decision in words, such as ``line 3: Disallow: /x``."""
     robots: RobotsFile
@@ -105,8 +106,8 @@ class Explanation:
 
     @property
     def unreachable(self) -> bool:
-        """Whether no robots.txt was available to decide by. For robots.txt itself, none
-        is needed."""
+        """Whether no robots.txt was available to decide by. Whether robots.txt itself
+        may be fetched is known without one."""
         is_unreachable = self.robots.outcome is Outcome.UNREACHABLE
         return is_unreachable and self.path != ROBOTS_PATH
 
@@ -117,8 +118,8 @@ class Explanation:
         rule = self.decision.rule
         if self.allowed or rule is None:
             return False
-        # Each rule of a file that forbids has a pattern. Only the one that pace.py
-        # makes, to stand for the line with the delay, has none.
+        # Each rule in a file that forbids anything has a pattern. Only the rule that
+        # pace.py makes, to stand for the line with the delay, has none.
         return not rule.pattern
 
     @property
@@ -130,7 +131,7 @@ class Explanation:
 
     @property
     def why(self) -> str:
-        """The reason, with the group, and with the file's name if there is one."""
+        """The reason, with the group, and with the file's name if the file has one."""
         rule = self.decision.rule
         if rule is None:
             return self.reason
@@ -211,13 +212,15 @@ class Explanation:
         """Return a sentence about the group that applied, and why no group of an
         earlier token did."""
         token = self.decision.agent
-        if token is None:
+        if token is None:  # no group applied, and the reason says why
             return [_sentence(self.reason)]
+        # The user-agent lines that name the group's token.
         lines = []
         for group in self.robots.outline.groups:
             for agent in group.agents:
                 if agent.token == token.lower():
                     lines.append(str(agent.line))
+        # Those of the crawler's tokens are passed over that no group names.
         own_tokens = obeyed(self.chain, obey_global=False)
         if token == GLOBAL:
             for_whom = "all crawlers (*)"
@@ -255,7 +258,7 @@ class Explanation:
         for rule in matching:
             text = f"line {rule.line}: {rule.rule}"
             octets = counted(rule.length, "octet")
-            why = rule.why.removeprefix("lost: ")
+            why = rule.why.removeprefix("lost: ")  # what follows says it, too
             sentences.append(f"  {text} ({octets}, {why})")
         return sentences
 
@@ -303,12 +306,12 @@ class Explanation:
     @property
     def _group(self) -> str:
         """The token of the group that applied, as an ``Outline`` (protocol/outline.py)
-        names it: in lower case, empty if none applied."""
+        names it: in lower case; empty if no group applied."""
         return (self.decision.agent or "").lower()
 
     def _matching_rules(self) -> list[_MatchingRule]:
-        """Return the matching rules of the group that applied, beginning with the one
-        that decides; none if they were not compared."""
+        """Return the matching rules of the group that applied, beginning with the rule
+        that decides; none if no rules were compared."""
         if self.too_slow:
             return []
         # Keys are numbers that order rules as the matcher does: the largest wins, and
@@ -341,9 +344,9 @@ class _MatchingRule(NamedTuple):
     line: int
     rule: str
     length: int
-    """Octets that count when the longest rule wins."""
+    """The rule's length in octets; the longest rule wins."""
     why: str
-    """Why it decides, or lost."""
+    """Why the rule decides, or lost."""
 
 
 # Decisions that no rule makes.
@@ -361,10 +364,11 @@ class RobotsFile:
     """The file, if :attr:`outcome` is ``RULES``."""
     facts: Facts = field(default_factory=Facts)
     unrestricted: bool = False
-    """Whether it has been unreachable for so long that there are no restrictions
+    """Whether the file has been unreachable for so long that there are no restrictions
     (REP.md section 4)."""
     pass_unreachable: bool = False
-    """Whether requests pass while it is unreachable: ``REP_UNREACHABLE = "allow"``."""
+    """Whether requests pass while the file is unreachable, since ``REP_UNREACHABLE`` is
+    ``"allow"``."""
     forbids: bool = False
     """Whether ``REP_FORBIDDEN`` forbids everything, because of the status."""
     note: str = ""
@@ -468,14 +472,15 @@ class RobotsFile:
     ) -> tuple[Decision, str]:
         """Return what the file decides about *path*, and the reason. Arguments as for
         :meth:`explain`."""
-        refusal = too_slow(self.parsed, chain, obey_global, max_delay)
+        # Too long a crawl delay forbids all URLs, so no rule is compared.
+        refusal = delay_refusal(self.parsed, chain, obey_global, max_delay)
         if refusal is not None and refusal.rule is not None:
             delay_line = refusal.rule
             return refusal, f"line {delay_line.line}: {delay_line}"
         token, rules = self.parsed.rules(chain, obey_global)
         decision = self.parsed.decision(token, rules.find(path))
         rule = decision.rule
-        if token is None:
+        if token is None:  # no group applies
             no_other = "no * group" if obey_global else "REP_OBEY_GLOBAL_GROUP is off"
             crawler = " or ".join(chain) or "this crawler"
             reason = f"no group for {crawler}, and {no_other}"

@@ -18,8 +18,8 @@ NOTE = "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 """The gravest first."""
 
-# The findings of one code may have this many topics in a file (see Finding). Those with
-# further topics join the last of these.
+# The findings of one code may have this many topics in a file (see Finding.topic).
+# Findings with further topics join the last of these.
 _MAX_TOPICS = 8
 
 # A sentence names this many crawlers, URLs or fields, and says how many more there are.
@@ -314,10 +314,10 @@ class Finding(NamedTuple):
     filters."""
     message: str
     fix: str = ""
-    """What to do about it."""
+    """What the owner is to do about the finding."""
     agents: tuple[str, ...] = ()
-    """The crawlers that it concerns, ``*`` for those without a group of their own.
-    Empty if it concerns any crawler."""
+    """The crawlers that the finding concerns, ``*`` for those without a group of their
+    own. Empty if it concerns any crawler."""
     lines: tuple[int, ...] = ()
     """All lines with a finding of this code and topic. Only :func:`grouped` fills them
     in. The other fields are about the first of the lines."""
@@ -364,7 +364,7 @@ class _Group(NamedTuple):
     first: Finding
     """The one with the lowest line."""
     lines: list[int]
-    """The lines of all of them, in order."""
+    """The lines of all findings of the group, in order."""
 
 
 def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
@@ -376,6 +376,7 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
     groups: dict[tuple[str, str], _Group] = {}
     topics_by_code: dict[str, list[str]] = {}
     for item in sorted(findings, key=_line_or_zero):
+        # A finding whose topic is one too many joins those of the last topic.
         topics = topics_by_code.setdefault(item.code, [])
         topic = item.topic
         if topic not in topics:
@@ -389,7 +390,7 @@ def grouped(findings: Iterable[Finding], rows: Sequence[str]) -> list[Finding]:
             group.lines.append(item.line)
     result = []
     for first, lines in groups.values():
-        text = rows[first.line - 1] if first.line else ""
+        text = rows[first.line - 1] if first.line else ""  # lines are counted from 1
         result.append(first._replace(lines=tuple(lines), text=text))
     return result
 

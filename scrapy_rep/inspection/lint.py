@@ -63,10 +63,11 @@ def lint(
     also: Sequence[LintCheck] = (),
 ) -> list[Finding]:
     """Return what there is to say about *body*, in the order of lines. Findings of one
-    kind on the same topic are put together. They are one finding with several lines.
+    kind on the same topic are put together, as one finding with several lines.
 
     :param body: any bytes at all; the whole file, or as much of it as was fetched
-    :param robots_url: where it is from, to tell which sitemaps are on its own host
+    :param robots_url: where the file is from, to tell which sitemaps are on its own
+        host
     :param also: further checks, of the part of the file that counts
     """
     findings = every_finding(body, robots_url=robots_url, also=also)
@@ -98,8 +99,8 @@ def every_finding(
 
 # -- the file --------------------------------------------------------------------------------
 
-# A byte order mark, or part of one: the parser (normalise in protocol/syntax.py) skips
-# that, too.
+# A byte order mark, or the beginning of one, which the parser (normalise in
+# protocol/syntax.py) skips, too.
 _BOM = re.compile(rb"\A\xef(?:\xbb\xbf?)?")
 
 # How Windows' "Unicode" files begin: with a mark and a letter, of two bytes each.
@@ -118,9 +119,9 @@ def rows(kept: bytes) -> list[bytes]:
 def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     """Yield what is wrong with a file as a whole.
 
-    :param body: all of it
+    :param body: the whole file
     :param kept: the part that counts
-    :param outline: its lines
+    :param outline: the lines of this part
     """
     if _UTF16.match(body):
         yield finding(1, "utf-16")
@@ -134,7 +135,8 @@ def _file(body: bytes, kept: bytes, outline: Outline) -> Iterator[Finding]:
     elif not outline.groups and not outline.ungrouped and not _UTF16.match(body):
         yield finding(None, "empty")
     if len(body) > MAX_BYTES:
-        # The line that has the first byte beyond the limit is ignored as a whole.
+        # The line that has the first byte beyond the limit is ignored as a whole. It is
+        # the last of the lines up to that byte.
         first_line = len(rows(body[: MAX_BYTES + 1]))
         yield finding(first_line, "beyond-limit", limit=MAX_BYTES)
 
@@ -188,13 +190,13 @@ _MIN_LINES_OF_PAGE = 3
 # misspelling of it.
 _CLOSE = 0.75
 
-# How similar the first words of a line without a colon have to be. The line may be a
-# sentence, whose first word happens to resemble a field ("all", allow), so this is
-# stricter.
+# How similar to a field's name the first words of a line without a colon have to be.
+# The line may be a sentence, whose first word happens to resemble a field ("all",
+# allow), so this is stricter.
 _VERY_CLOSE = 0.85
 
 # For this many lines of a file, we look for the field that may have been meant, which
-# takes 0.1 ms for each.
+# takes 0.1 ms for each line.
 _MAX_GUESSES = 2_000
 
 # Characters: so much of a name is compared with those of fields, which are shorter.
@@ -207,6 +209,7 @@ def _single_lines(kept: bytes, outline: Outline) -> Iterator[Finding]:
     for number, row in enumerate(rows(kept), 1):
         if len(row) > MAX_LINE:
             yield finding(number, "line-cut", length=len(row), limit=MAX_LINE)
+        # The parser ignores what is beyond MAX_LINE, or from a NUL on.
         row, _, _ = row[:MAX_LINE].partition(b"\0")
         if row.decode("utf-8", "ignore").encode() != row:
             yield finding(number, "not-utf8")
@@ -264,6 +267,7 @@ def _line_with_field(
     before_colon, colon, _ = content.partition(":")
     if field in RULES:
         yield from _comment_in_rule(number, text, content, value)
+    # What the line has in place of the field's name is its "word".
     if not colon:
         word = content.split()[0]
         meant = _as_written(f"{word}: {value}")
@@ -274,6 +278,7 @@ def _line_with_field(
             yield _later_colon(number, field, value, content, word)
         else:
             word = before_colon.strip(SPACE)
+    # The parser takes some misspelt words for the field.
     if word.lower() != field:
         name = _as_written(word)
         yield finding(number, "typo", name=name, field=field)
@@ -334,7 +339,8 @@ def _later_colon(
     is_path_read = value[:1] in ("/", "*")
     is_path_meant = meant_value[0] in "/*" or is_url(meant_value)
     if is_path_read and not is_path_meant:
-        # As in "Disallow all: /x": what stands before the colon is no part of the path.
+        # As in "Disallow all: /x": what stands between the word and the colon is no
+        # part of the path.
         meant_value = value
     meant = _as_written(f"{word}: {meant_value}")
     return finding(
@@ -352,14 +358,14 @@ def _comment_in_rule(
     content: str,
     value: str,
 ) -> Iterator[Finding]:
-    """Yield a ``#`` that stands where a path goes on. The ``#`` of a comment has a
-    blank before or behind it.
+    """Yield a rule with a ``#`` that stands where a path goes on. The ``#`` of a
+    comment has a blank before or behind it.
 
     :param text: the line
     :param content: the line without a comment
-    :param value: its value, as the parser reads it
+    :param value: the value of the rule, as the parser reads it
     """
-    if content == text:  # no "#"
+    if content == text:  # there is no "#"
         return
     after = text[len(content) + 1 :]  # the text after the "#"
     next_character = after[:1]
@@ -367,6 +373,7 @@ def _comment_in_rule(
         is_blank_before = content[-1] in SPACE
         is_in_path = not is_blank_before and next_character not in (" ", "\t", "#")
     else:
+        # The value begins with the "#", as in "Disallow: #/x" or "Disallow: #!/x".
         is_in_path = next_character in ("/", "!")
     if is_in_path:
         read_as = _as_written(content.strip(SPACE))
@@ -580,9 +587,10 @@ def _differs_in_case(line: RuleLine, first: RuleLine) -> Iterator[Finding]:
 
 
 def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
-    """Yield rules of a group that lose to another one whatever the URL. They are only
-    those for which this can be proven: the other rule matches exactly the same paths,
+    """Yield rules of a group that lose to another rule whatever the URL. Only those are
+    found for which this can be proven: the other rule matches exactly the same paths,
     and wins."""
+    # The rules that win, by the paths that they match.
     winners: dict[Paths, RuleLine] = {}
     for line in sorted(rules, key=_rank):
         if not can_match(line.pattern):
@@ -601,8 +609,9 @@ def _never_decide(rules: list[RuleLine]) -> Iterator[Finding]:
 
 
 def _rank(line: RuleLine) -> tuple[int, bool]:
-    """Return a key to sort rules by, as the matcher ranks them: the longest first, then
-    an allow. Of equals, the first in the file stays first."""
+    """Return a key to sort rules by, as the matcher ranks them: the longest first; of
+    equally long rules, an allow first. Of equal keys, the first rule in the file stays
+    first."""
     return -len(line.pattern), not line.rule.allow
 
 

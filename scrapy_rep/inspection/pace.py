@@ -6,19 +6,19 @@ from __future__ import annotations
 from scrapy_rep.protocol import Decision, RobotsTxt, Rule
 from scrapy_rep.protocol.syntax import readable
 
-# Characters: so much is shown of the value of the line that asks for the delay.
+# The most characters that are shown of the value in the line that asks for the delay.
 _MAX_SHOWN_VALUE = 80
 
 
-def too_slow(
+def delay_refusal(
     robots: RobotsTxt,
     chain: tuple[str, ...],
     obey_global: bool,
     max_delay: float | None,
 ) -> Decision | None:
-    """Return the decision against all URLs of an origin that asks for too long a delay
-    between two requests; None if it doesn't. The decision's rule stands for the line
-    that asks, and has no pattern.
+    """Return the decision against all URLs of an origin whose robots.txt asks for too
+    long a delay between two requests; None if it doesn't ask for that. The rule of the
+    decision stands for the line that asks, and has no pattern.
 
     :param chain: the crawler's tokens, most specific first
     :param obey_global: whether the crawler obeys the ``*`` group if no group names it

@@ -27,7 +27,7 @@ _PATTERN_OF_WORD = {"all": "/", "everything": "/", "none": "", "nothing": ""}
 # A comma before another path.
 _COMMA = re.compile(r",(?:[ \t]|%20)*(?=/)")
 
-# Of the paths that are joined by commas, this many are looked at.
+# Of the paths that are joined by commas in a pattern, this many are looked at.
 _MAX_JOINED = 5
 
 # What is special in regular expressions alone, and hardly occurs in paths: a choice, a
@@ -65,9 +65,9 @@ def paths_of(pattern: str) -> Paths:
     """Return the paths that *pattern*, which can match, does match."""
     is_anchored = pattern.endswith("$")
     text = _STARS.sub("*", pattern.removesuffix("$"))
-    # Behind a star, the end makes no difference. A "$" before the star is a plain
-    # dollar sign: "/x$*" matches what begins with "/x$", whereas "/x$" matches "/x"
-    # alone.
+    # Behind a star, the end of the pattern makes no difference. A "$" before the star
+    # is a plain dollar sign: "/x$*" matches what begins with "/x$", whereas "/x$"
+    # matches "/x" alone.
     if text.endswith("*"):
         text = text.removesuffix("*")
         is_anchored = False
@@ -101,7 +101,7 @@ def directory_of(pattern: str) -> str:
 
 
 def example_of(pattern: str) -> str:
-    """Return a path that a pattern matches, "" if none comes to mind."""
+    """Return a path that a pattern matches; "" if this function can't make one up."""
     if not can_match(pattern) or len(pattern) > _MAX_PATTERN:
         return ""
     path = _STAR_FOLDER.sub("x", pattern.removesuffix("$"))
@@ -122,7 +122,7 @@ def path_meant(written: str) -> str:
     word = written.lower()
     if word in _PATTERN_OF_WORD:
         return _PATTERN_OF_WORD[word]
-    # This is the rest of a path or a query, so something stands before it.
+    # Such text is the rest of a path or a query, so something stands before it.
     if written[0] in ".?&=":
         return f"/*{written}"
     return "/" + written.lstrip("\\")  # some write a folder as Windows does
@@ -134,15 +134,16 @@ def joined_paths(pattern: str) -> list[str]:
     comma."""
     if not can_match(pattern):
         return []
-    # If there are six parts, the last is all that is left of the pattern, and isn't
-    # looked at.
+    # The pattern is split at most five times. If there are six parts, the last is all
+    # that is left of the pattern, and isn't looked at.
     parts = [part for part in _COMMA.split(pattern, _MAX_JOINED) if part]
     paths = [example_of(part) for part in parts[:_MAX_JOINED]]
     return paths if len(paths) > 1 and all(paths) else []
 
 
 def regular_expression_in(pattern: str) -> str:
-    """Return what only a regular expression would have, "" for nothing."""
+    """Return the part of a pattern that only a regular expression would have; "" if
+    there is no such part."""
     expression = _REGEX.search(pattern)
     return expression[0] if expression else ""
 

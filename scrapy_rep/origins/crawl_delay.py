@@ -10,7 +10,7 @@ from scrapy import Request, signals
 
 from scrapy_rep.engine.access import SLOT_KEY, Chain
 from scrapy_rep.engine.log import BoundedSet, Limiter, get_logger
-from scrapy_rep.inspection.pace import too_slow
+from scrapy_rep.inspection.pace import delay_refusal
 from scrapy_rep.origins.agents import SCHEME_LENGTH, Agents, origin_of
 from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.flights import ResolutionListener
@@ -120,7 +120,7 @@ class CrawlDelay(ResolutionListener):
         crawled."""
         if self._refuse_above is None or state.robots is None:
             return None
-        return too_slow(state.robots, chain, self._obey_global, self._refuse_above)
+        return delay_refusal(state.robots, chain, self._obey_global, self._refuse_above)
 
     def tell_skipped(self, state: OriginState, chain: Chain) -> None:
         """Count and log an origin that is not crawled, once."""

@@ -27,7 +27,7 @@ from scrapy_rep.seeding.discovery import SITEMAP_KEY
 from scrapy_rep.settings import (
     USAGE_FIELDS,
     RepSettings,
-    loaded,
+    read_if_json,
     setting_name,
     settings_beside,
 )
@@ -56,7 +56,7 @@ def actions(value: Any) -> dict[str, str] | None:
     """Return what to do about each purpose (``REP_USAGE``); None for nothing. A
     ``ValueError`` says what *value* must be."""
     try:
-        action_by_purpose = dict(loaded(value) or {})
+        action_by_purpose = dict(read_if_json(value) or {})
         has_known_purposes = action_by_purpose.keys() <= set(PURPOSES)
         has_known_actions = set(action_by_purpose.values()) <= set(ACTIONS)
         if has_known_purposes and has_known_actions:
@@ -73,7 +73,7 @@ def tokens(value: Any) -> dict[str, tuple[str, ...]] | None:
     """Return the purposes that each token stands for (``REP_USAGE_TOKENS``); None for
     no tokens. A ``ValueError`` says what *value* must be."""
     try:
-        return _purposes_by_token(loaded(value) or {}) or None
+        return _purposes_by_token(read_if_json(value) or {}) or None
     except (ValueError, TypeError):  # broken JSON; no dict, list or text
         raise ValueError(
             "a list of product tokens, such as ['Google-Extended', 'CCBot'], or a dict from these to "

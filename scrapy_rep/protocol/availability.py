@@ -3,7 +3,7 @@ missing or unreachable (REP.md section 3). 401 and 403 become "forbidden" only i
 origins/choices.py.
 
 An error page whose title or heading says that a file was not found means the same as a
-404. This text must *be* such a phrase, and may have only the site's name and
+404. The title or heading must *be* such a phrase, and may have only the site's name and
 punctuation beside it. "Host not found" and "Class App not found" are outages, and must
 not become permission, so phrases are compared whole.
 """
@@ -31,10 +31,10 @@ _LETTERS = str.maketrans("\u0131\u0142", "il")
 # A site's name, which may stand beside a phrase, has at most this many words. What has
 # more is a sentence.
 _MAX_SITE_NAME_WORDS = 6
-# Such a name has at most this many characters.
+# A site's name has at most this many characters.
 _MAX_SITE_NAME = 60
-# "404" stands at most so often in a title that says nothing else: as a number, and as a
-# status.
+# In a title that says nothing else, "404" stands at most this often: as a number, and
+# as a status.
 _MAX_404 = 2
 
 # What wasn't found: in English, German, French, Spanish, Italian, Portuguese, Dutch,
@@ -55,7 +55,7 @@ _THINGS = (
     "페이지|페이지를|페이지가|요청하신 페이지를|파일을|해당 페이지를|존재하지 않는|"
     "sayfa|aradiginiz sayfa|bu sayfa|dosya"
 )
-# What says that such a thing is missing, in the same languages. Some of it stands
+# What says that one of _THINGS is missing, in the same languages. Some of it stands
 # before the thing, some after it.
 _MISSING = (
     "is not found|cannot be found|can not be found|could not be found|doesn t exist|no longer exists|"
@@ -104,8 +104,8 @@ def _plain(text: str) -> str:
     same however it was written."""
     text = normalize("NFKD", unescape(text))
     text = text.casefold().translate(_LETTERS)
-    # Case folding may bring back what has to be normalized. Once it is, accents are
-    # characters of their own.
+    # Case folding may bring back what has to be normalized. In normalized text, accents
+    # are characters of their own.
     characters = normalize("NFKD", text)
     return "".join(letter for letter in characters if not combining(letter))
 
@@ -116,7 +116,7 @@ def _squashed(text: str) -> str:
     return "".join(_WORD_OR_NUMBER.findall(_plain(text)))
 
 
-# The lists above, squashed.
+# The phrases and words of the lists above, squashed.
 _SQUASHED_THINGS = frozenset(map(_squashed, _THINGS.split("|")))
 _SQUASHED_ALONE = frozenset(map(_squashed, _ALONE.split("|")))
 _SQUASHED_MISSING = frozenset(map(_squashed, _MISSING.split("|")))
@@ -273,7 +273,7 @@ def outcome_of(status: int, body: bytes = b"", *, soft_404: bool = True) -> Outc
     """
     if 200 <= status < 300:
         return Outcome.RULES
-    # 429, too many requests, counts as 5xx.
+    # The status 429, too many requests, counts as 5xx.
     if 300 <= status < 500 and status not in (UNCHANGED, 429):
         return Outcome.MISSING
     if soft_404 and 500 <= status < 600 and is_soft_404(body):
@@ -316,7 +316,7 @@ def _decoded(text: bytes, head: bytes) -> str:
     except UnicodeDecodeError:
         charset = html_body_declared_encoding(head)
     if charset in (None, "utf-8"):
-        # Without a declaration, or with a wrong one, most pages are in this encoding.
+        # Most pages without a declaration, or with a wrong one, are in this encoding.
         charset = "cp1252"
     try:
         return text.decode(charset, "replace")

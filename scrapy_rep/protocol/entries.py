@@ -48,7 +48,7 @@ _MAX_ENTRY = 4 * MAX_ELEMENT_TEXT
 _MAX_TAGS = 5_000
 # The most names of elements that one entry may have.
 _MAX_NAMES = 1_000
-# The most characters of such a name.
+# The most characters of an element's name.
 _MAX_NAME = 100
 # The most characters of an xml:base, by which all relative links become longer.
 _MAX_BASE = 8_192
@@ -58,8 +58,8 @@ _MAX_BASE = 8_192
 _ATTRIBUTES = (
     r"""(?=(?P<all>(?:[\s/](?:[^<>"']+|"[^"<]*"|'[^'<]*'|["'])*)?))(?P=all)>"""
 )
-# How comments, CDATA sections and processing instructions begin after the "<", and how
-# they end. Tags in them are no tags.
+# How sections (comments, CDATA sections and processing instructions) begin after the
+# "<", and how they end. Tags in sections are no tags.
 _SECTION = r"(!--|!\[CDATA\[|\?)"
 _SECTION_ENDS = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
 _XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
@@ -68,22 +68,25 @@ _XML_DECLARATION = re.compile(r"xml\s", re.IGNORECASE)
 _PROLOG = re.compile(
     rf"<(?:{_SECTION}|(!ENTITY\b)|([^\s<>/!?]+){_ATTRIBUTES})", re.IGNORECASE
 )
-# Groups: a section's beginning; "/" in an end tag; name and attributes.
+# A tag, or the beginning of a section. Groups: a section's beginning; "/" in an end
+# tag; name and attributes of a tag.
 _TAG = re.compile(rf"<(?:{_SECTION}|(/?)([^\s<>/!?]+){_ATTRIBUTES})")
 # An element within an entry. Groups: the name in an end tag; name and attributes in a
 # start tag; what follows the start tag, if that is only text and the element's end.
 _PART = re.compile(
     rf"<(?:/([^\s<>/]+)\s*>|([^\s<>/!?]+){_ATTRIBUTES}(?:([^<]*)</\2\s*>)?)"
 )
-# Groups: name, and the value in double or in single quotes.
+# An attribute. Groups: name, and the value in double or in single quotes.
 _XML_ATTRIBUTE = re.compile(
     "(?<![^\\s\"'])([^\\s=<>\"']+)\\s*=\\s*(?:\"([^\"]*)\"|'([^']*)')"
 )
+# The beginning of an absolute URL.
 _SCHEME = re.compile("[a-z][a-z0-9+.-]{0,30}:", re.IGNORECASE)
 # The attribute by which an RSS feed says that a guid is no URL.
 _NO_PERMALINK = re.compile("isPermaLink\\s*=\\s*[\"']\\s*false", re.IGNORECASE)
 
-# Groups: the number in decimal or in hexadecimal notation, or the name.
+# A reference to a character. Groups: the character's number in decimal or in
+# hexadecimal notation, or its name.
 _REFERENCE = re.compile(
     r"&(?:#([0-9]{1,8});|#x([0-9a-fA-F]{1,8});|([A-Za-z_][\w.-]{0,30});)", re.ASCII
 )
@@ -92,6 +95,7 @@ _PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 # aren't text.
 _NOT_ALLOWED = re.compile("[\\0-\\x08\\x0b\\x0c\\x0e-\\x1f\ud800-\udfff\ufffd-\uffff]")
 
+# The XML declaration. Group 1: the encoding.
 _DECLARATION = re.compile(
     rb"<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})[\"']", re.ASCII
 )
@@ -106,9 +110,9 @@ class _Format(NamedTuple):
     kind: Kind
     entry_name: str
     """The name of the elements that are entries."""
-    feed_keys: dict[str, str]
-    """The keys of a :data:`SitemapEntry`, by the names of the elements from which a
-    feed's entries have them; empty if the file is no feed."""
+    key_by_element: dict[str, str]
+    """From the name of a feed's element to the key of the :data:`SitemapEntry` that the
+    element fills; empty if the file is no feed."""
 
 
 # The formats, by the name of the root element.
@@ -160,11 +164,13 @@ class XmlFeed:
     root: str | None = None
     """The name of the root element, without its prefix; None until it was seen."""
     kind: Kind | None = None
-    """None until the root element was seen. It stays None if that is no sitemap's."""
+    """The format of the file; None until the root element was seen. It stays None if
+    the root element is not that of a sitemap or feed."""
     problem: str | None = None
     """The first error by which something was or may be lost; None if there is none."""
-    over = False
-    """Whether there is no point in reading on."""
+    is_finished = False
+    """Whether there is no point in reading on, since the file is no sitemap, or all its
+    URLs may be wrong."""
 
     def __init__(
         self, start: bytes, *, media: bool = False, url: str | None = None
@@ -180,11 +186,11 @@ class XmlFeed:
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
         # The text that has been decoded and can't be forgotten yet.
         self._text = ""
-        # Up to where this text has been searched for tags.
+        # Up to where _text has been searched for tags.
         self._position = 0
-        # The number of this text's first line in the file.
+        # The number that the first line of _text has in the file.
         self._first_line = 1
-        # Whether nothing comes after this text.
+        # Whether the file ends where _text ends.
         self._is_last = False
         # The pattern that finds the next mark.
         self._marks = _PROLOG
@@ -193,16 +199,18 @@ class XmlFeed:
         self._instructions_have_ends = True
         # The entries that are complete, and not returned yet.
         self._entries: list[SitemapEntry] = []
-        # From the _Format of the file.
+        # The values of the file's _Format, once the root element was seen.
         self._entry_name = ""
-        self._feed_keys: dict[str, str] = {}
+        self._key_by_element: dict[str, str] = {}
+        self._is_feed = False
         # The name of the first element that stands where entries do, but isn't one.
         self._unexpected = ""
         # The name of the open entry's element, with its prefix; empty if none is open.
         self._open_entry = ""
-        # Where the part of the open entry begins that isn't in _entry_parts yet.
+        # Where the part of the open entry begins in _text that isn't in _entry_parts
+        # yet.
         self._entry_position = 0
-        # The text of the open entry before that position, without comments and
+        # The text of the open entry before _entry_position, without comments and
         # processing instructions.
         self._entry_parts: list[str] = []
         if unknown:
@@ -214,7 +222,7 @@ class XmlFeed:
         self._is_last = last
         self._text += self._decoder.decode(data, last)
         needs_more_data = False
-        while not (self.over or needs_more_data):
+        while not (self.is_finished or needs_more_data):
             mark = self._marks.search(self._text, self._position)
             if mark is None:
                 # What begins with the last "<" may be a tag that goes on in the next
@@ -223,7 +231,8 @@ class XmlFeed:
                 self._position = last_tag if last_tag >= 0 else len(self._text)
                 break
             self._position = mark.end()
-            # In all patterns of marks, group 1 is the beginning of a section.
+            # In _PROLOG, in _TAG and in what _marks_of_entries() returns, group 1 is
+            # the beginning of a section.
             is_section = mark[1] is not None
             if is_section:
                 has_end = self._pass_section(mark)
@@ -242,7 +251,7 @@ class XmlFeed:
 
     def _check_end(self) -> None:
         """Note what the end of the file shows to be wrong with it."""
-        if not self._is_root_closed and not self.over:
+        if not self._is_root_closed and not self.is_finished:  # there is more to read
             self._note_damage("the file ends too early")
         if self._unexpected and self.problem is None:
             name = self._unexpected[:100]
@@ -266,8 +275,8 @@ class XmlFeed:
         if end < 0:
             self._position = mark.start()
             if not self._open_entry:
-                # Forget the text that was searched, except two characters that may
-                # begin the section's end.
+                # Forget the text that was searched, except the last two characters,
+                # which may begin the section's end.
                 kept_from = max(start, len(text) - 2)
                 self._first_line += text.count("\n", start, kept_from)
                 self._text = text[:start] + text[kept_from:]
@@ -320,7 +329,7 @@ class XmlFeed:
         a tag. An entry that has become too long ends here; a tag that has become too
         long is skipped."""
         kept_from = self._entry_position if self._open_entry else self._position
-        # Comments may cut an entry into millions of parts.
+        # Comments may cut an entry into millions of parts, so they are joined.
         gathered = "".join(self._entry_parts)
         self._entry_parts = [gathered]
         size = len(gathered) + len(self._text) - kept_from
@@ -330,6 +339,7 @@ class XmlFeed:
             kept_from = self._position
         elif not self._open_entry and size > MAX_ELEMENT_TEXT:
             kept_from = len(self._text)
+        # All positions are counted from the new beginning of _text.
         self._first_line += self._text.count("\n", 0, kept_from)
         self._text = self._text[kept_from:]
         self._position = max(self._position - kept_from, 0)
@@ -339,21 +349,22 @@ class XmlFeed:
         """Handle the start tag of the root element, or the declaration of an
         *entity*."""
         if entity:
-            # URLs would lack what the entities stand for.
+            # Entities aren't resolved, so URLs would lack what the entities stand for.
             self.problem = "it declares XML entities, which are not resolved"
-            self.over = True
+            self.is_finished = True
             return
-        self.root = name.rpartition(":")[2]
+        self.root = name.rpartition(":")[2]  # without the prefix
         if self.root not in _FORMATS:
-            self.over = True
+            self.is_finished = True
             return
         file_format = _FORMATS[self.root]
         self.kind = file_format.kind
         self._entry_name = file_format.entry_name
-        self._feed_keys = file_format.feed_keys
+        self._key_by_element = file_format.key_by_element
+        self._is_feed = bool(file_format.key_by_element)
         self._is_root_closed = attributes.endswith("/")
         # A sitemap's first element shows what its entries look like (_learn_from()).
-        self._marks = self._marks_of_entries() if self._feed_keys else _TAG
+        self._marks = self._marks_of_entries() if self._is_feed else _TAG
         self._base = self._base_within(self._base, attributes)
         self._entry_base = self._base
 
@@ -361,7 +372,7 @@ class XmlFeed:
         """Return the pattern of tags of entries and of the root element, with any
         prefix, and of elements with *further_names*, without a prefix."""
         names = [self._entry_name, self.root or ""]
-        if not self._feed_keys:
+        if not self._is_feed:
             names += _SITEMAP_ENTRIES
         alternatives = "|".join(names)
         with_prefix = rf"(?:[^\s<>/:]+:)?(?:{alternatives})"
@@ -375,7 +386,7 @@ class XmlFeed:
         local = name.rpartition(":")[2]
         if self._open_entry:
             # If an entry's end tag is missing, the next entry or the end of the root
-            # ends it.
+            # ends this entry.
             is_end_of_root = slash and local == self.root
             if name == self._open_entry or is_end_of_root:
                 self._finish_entry(mark.start())
@@ -390,7 +401,7 @@ class XmlFeed:
         if self._is_entry(name, local) and not is_empty:
             self._open_entry = name
             self._entry_position = mark.end()
-            if self._feed_keys:
+            if self._is_feed:
                 self._entry_base = self._base_within(self._base, attributes)
 
     def _learn_from(self, name: str, local: str) -> None:
@@ -398,8 +409,8 @@ class XmlFeed:
         the file has something else in place of entries. *local* is its *name* without
         the prefix."""
         if self._marks is _TAG and local != self.root:
-            # This is the root's first child. All later elements but entries may be
-            # passed over.
+            # This is the root's first child. From now on, all elements but entries may
+            # be passed over.
             further_names = ["loc"] if name == "loc" else []
             self._marks = self._marks_of_entries(*further_names)
         if local == self.root:
@@ -413,7 +424,7 @@ class XmlFeed:
 
     def _is_entry(self, name: str, local: str) -> bool:
         """Return whether an element is an entry, or a ``loc`` where the tags of the
-        entry are missing."""
+        entry are missing. *local* is its *name* without the prefix."""
         return local == self._entry_name or name == "loc"
 
     def _finish_entry(self, end: int) -> None:
@@ -423,7 +434,7 @@ class XmlFeed:
         entry: SitemapEntry = {}
         self._read(entry, text)
         is_bare_text = "<" not in text and text.strip()
-        if not entry and not self._feed_keys and is_bare_text:  # <loc> is missing
+        if not entry and not self._is_feed and is_bare_text:  # the tag <loc> is missing
             self._add_child(entry, "loc", "", text, is_core=True)
         if self.kind is Kind.RSS and not entry.get("loc") and "guid" in entry:
             entry["loc"] = entry["guid"]
@@ -436,8 +447,9 @@ class XmlFeed:
         """Read the *text* between an entry's tags. The entry's URL may be within an
         element whose end tag is missing."""
         own_prefix = self._open_entry.rpartition(":")[0]
-        feed_keys = self._feed_keys
-        # The outermost element that is open, and the first URL that was seen within it.
+        key_by_element = self._key_by_element
+        # The outermost element that is open, and the first URL that was seen within
+        # this element.
         open_element = ""
         url_within = ""
         for part in islice(_PART.finditer(text), _MAX_TAGS):
@@ -448,16 +460,17 @@ class XmlFeed:
                     open_element = ""
                     url_within = ""
                 continue
+            # An element begins here.
             prefix, _, local = name.rpartition(":")
             # Core elements are those of sitemaps or of the feed's format, not of an
             # extension. In sitemaps, elements with a missing or wrong prefix are core,
-            # too, so that nothing is lost. In feeds they aren't, since feeds have
-            # elements of many namespaces.
+            # too, so that nothing is lost. In feeds such elements aren't core, since
+            # feeds have elements of many namespaces.
             is_core = prefix == own_prefix
-            if not is_core and not feed_keys:
+            if not is_core and not self._is_feed:
                 is_core = prefix.lower() not in _EXTENSIONS
             if is_core:
-                local = feed_keys.get(local, local)
+                local = key_by_element.get(local, local)
             if local == "link" and self._may_have_href(is_core=is_core):
                 values = _values_in(attributes)
                 if values.get("href"):
@@ -496,16 +509,18 @@ class XmlFeed:
     ) -> None:
         """Add to *entry* a child element that contains only text, its *content*, if
         this child is to be read. *is_core*: see :meth:`_read`."""
-        if not is_core and (name == "loc" or self._feed_keys):
+        if not is_core and (name == "loc" or self._is_feed):
             return
+        # A guid is the URL of the page, unless its attribute denies that.
         is_guid = name == "guid" and self.kind is Kind.RSS
         if is_guid and _NO_PERMALINK.search(attributes):
             return
-        if name == "loc" and not self._feed_keys:
+        if name == "loc" and not self._is_feed:
             has_url = entry.get("loc") or "broken" in entry
             if has_url:  # the tags between two entries are missing
                 self._entries.append(entry.copy())
                 entry.clear()
+        # The first element of a name counts, and names have limits.
         if entry.get(name) or len(entry) >= _MAX_NAMES:
             return
         if name in _RESERVED or len(name) > _MAX_NAME:
@@ -515,7 +530,7 @@ class XmlFeed:
             if name == "loc":
                 entry["broken"] = True
             return
-        if name == "loc" and self._feed_keys:
+        if name == "loc" and self._is_feed:
             base = self._base_within(self._entry_base, attributes)
             value = self._absolute(value, base)
         entry[name] = value
@@ -604,8 +619,8 @@ class XmlFeed:
     def _resolved(self, text: str, *, is_url: bool = False) -> str | None:
         """Return *text* stripped, with its references resolved; None if it isn't XML.
         An "&" that begins no reference stands for itself, since this is the most common
-        error in sitemaps. *is_url*: whether damage is noted as a problem of the file.
-        In other texts than URLs it isn't."""
+        error in sitemaps. *is_url*: whether *text* is a URL, whose damage is noted as a
+        problem of the file."""
         try:
             return _plain_text_of(text)
         except _DamageError as error:
@@ -614,6 +629,7 @@ class XmlFeed:
             return None
 
     def _note_damage(self, reason: str) -> None:
+        """Note *reason* as the problem of the file, if it is the first."""
         if self.problem is None:
             lines_before = self._text.count("\n", 0, self._position)
             line = self._first_line + lines_before
@@ -647,6 +663,7 @@ def _plain_text_of(text: str) -> str:
 
 
 def _description_of(wrong_character: str) -> str:
+    """Return in words what is wrong with a text that has *wrong_character*."""
     if wrong_character == "\ufffd":
         return "bytes that are not valid text in its encoding"
     code = ord(wrong_character)
@@ -656,7 +673,7 @@ def _description_of(wrong_character: str) -> str:
 def _character(match: re.Match[str]) -> str:
     """Return the character that a match of ``_REFERENCE`` stands for.
 
-    :raises _DamageError: if there is none
+    :raises _DamageError: if there is no such character
     """
     decimal, hexadecimal, name = match.groups()
     if name:
@@ -670,8 +687,9 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _encoding_of(start: bytes) -> tuple[str, str]:
-    """Return the encoding to read a file in; and the declared one if Python doesn't
-    know that, else an empty string."""
+    """Return the encoding to read a file in, and an empty string; if Python doesn't
+    know the encoding that the file declares, the name of that in place of the empty
+    string."""
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):  # byte order marks
         return "utf-16", ""
     if b"\0" in start[:2]:

@@ -37,8 +37,8 @@ _WEEKDAYS = [
     "sunday",
 ]
 # fmt: off
-# Minutes east of Greenwich. Ambiguous names mean what RFC 822 says, else what Europe
-# does.
+# Time zones, in minutes east of Greenwich. An ambiguous name means what RFC 822 says; if
+# that says nothing, what it means in Europe.
 _ZONES = {
     # Greenwich
     "": 0, "z": 0, "ut": 0, "utc": 0, "gmt": 0,
@@ -104,12 +104,12 @@ class _DateRead(NamedTuple):
 
 
 def latest(text: str) -> datetime | None:
-    """Return the last moment of *text* ("2024-05" is all of May), by default in UTC;
-    None if it is not a date."""
+    """Return the last moment of the date in *text* ("2024-05" is all of May), by
+    default in UTC; None if *text* is not a date."""
     text = text.strip()
     if "T" in text:
-        # Nearly all dates in sitemaps have times as in ISO 8601. Python reads these a
-        # few times as fast as _parse().
+        # Nearly all dates in sitemaps have times as in ISO 8601. Python reads such
+        # dates a few times as fast as _parse().
         with suppress(ValueError):
             return moment(datetime.fromisoformat(text))
     parts = _YEAR_AND_MONTH.fullmatch(text)
@@ -148,6 +148,7 @@ def read_date(text: str) -> datetime | None:
 
 
 def _parse(text: str) -> _DateRead:
+    """Read *text* as a date, with or without a time of day."""
     if len(text) > _MAX_DATE:
         return _DateRead(None, has_time=False)
     text = _DATE_COMMENT.sub(" ", text.lower())
@@ -161,8 +162,8 @@ def _parse(text: str) -> _DateRead:
         midnight = datetime(year, month, day, tzinfo=timezone.utc)
         return _DateRead(midnight, has_time=False)
     except (ValueError, OverflowError):
-        # The text is no date, or an impossible one, such as 31 February, or one before
-        # the year 1.
+        # The text is no date, or an impossible date, such as 31 February, or a date
+        # before the year 1.
         return _DateRead(None, has_time=False)
 
 
@@ -181,6 +182,7 @@ def _moment_at(clock: re.Match[str], text: str) -> datetime:
     day_text = f"{before} {year_after}".strip(" ,")
     year, month, day = _day(day_text)
     hour, minute, second = _time_of_day(clock)
+    # Put the parts together. 24:00 is 0:00 of the following day.
     following_days = 0
     if (hour, minute, second) == (24, 0, 0):  # the day's end in ISO 8601
         hour, following_days = 0, 1
@@ -266,7 +268,7 @@ def _day_in_words(text: str) -> tuple[int, int, int]:
     day, year = numbers
     if len(day) == 4:
         day, year = year, day
-    return _full_year(year), month_index + 1, int(day)
+    return _full_year(year), month_index + 1, int(day)  # January is 1
 
 
 def _full_year(digits: str) -> int:
@@ -294,8 +296,8 @@ def _abbreviated(word: str, names: list[str]) -> int | None:
     return None
 
 
-# The number is group 1. There is one \s* on each side of the quote, not two side by
-# side, which would backtrack.
+# The max-age in a Cache-Control. Group 1: the number. There is one \s* on each side of
+# the quote, not two side by side, which would backtrack.
 _MAX_AGE = re.compile(r'\bmax-age\s*=\s*(?:"\s*)?(-?[0-9]+)\b', re.IGNORECASE)
 _NO_STORE = re.compile(r"\bno-(?:store|cache)\b", re.IGNORECASE)
 
@@ -304,10 +306,10 @@ NO_CRAWL_SECONDS = 12 * 3600.0
 April 2026."""
 
 SHARES = 4
-"""The pause between two attempts counts for at most a quarter of the limit, see
-:func:`unreachable_seconds`. If the limit is 30 days, these are 7.5, more than the pause
-of a weekly crawl. So it takes five attempts to reach the limit, and setting the clock
-isn't enough."""
+"""The pause between two attempts counts for at most this part (a quarter) of the limit,
+see :func:`unreachable_seconds`. If the limit is 30 days, a quarter is 7.5 days, more
+than the pause between weekly crawls. So it takes five attempts to reach the limit, and
+setting the clock isn't enough."""
 
 # Larger numbers in headers count as this one, since Python's floats would become
 # infinite.
@@ -362,17 +364,18 @@ def _age_seconds(header: str | None) -> float:
 
 
 def _seconds(number: str) -> float:
+    """Return a *number* in digits, cut to what Python's floats can bear."""
     return min(float(number), _MAX_SECONDS)
 
 
 def retry_after(value: str | None, now: float) -> float | None:
-    """Return the seconds to wait by a ``Retry-After`` header, None if it is invalid. Of
-    several headers, which are joined by commas, the longest counts."""
+    """Return the seconds to wait by a ``Retry-After`` header; None if it is invalid. Of
+    several headers, joined by commas in *value*, the longest time counts."""
     header = value or ""
     longest = 0.0
     for part in header.split(","):
         wait = _WAIT.fullmatch(part)
-        if wait is None:
+        if wait is None:  # this part is no number of seconds
             break
         longest = max(longest, _seconds(wait[1]))
     else:
@@ -395,8 +398,9 @@ def backoff(
 ) -> float:
     """Return the seconds until the next attempt for an unreachable origin (REP.md
     section 4): *base* after the first of *attempts* failures in a row, doubled with
-    each further one, or *retry_after* if that is longer; at most *maximum*. *jitter* (0
-    to 1, random) takes off up to a quarter, to spread origins that failed together."""
+    each further failure, or *retry_after* if that is longer; at most *maximum*.
+    *jitter* (0 to 1, random) takes off up to a quarter, to spread origins that failed
+    together."""
     doublings = min(attempts - 1, _MAX_DOUBLINGS)
     delay = min(maximum, base * 2.0**doublings)
     delay *= 1 - jitter * _JITTER_SHARE
@@ -414,7 +418,7 @@ def unreachable_seconds(
     :param elapsed: seconds since the last attempt; the clock may have been set since
     :param limit: after how many seconds something changes for the origin:
         ``NO_CRAWL_SECONDS``, or Google's 30 days. Each pause between two attempts
-        counts for at most ``1 / SHARES`` of it
+        counts for at most ``1 / SHARES`` of this limit
     """
     if not attempts:
         return 0.0

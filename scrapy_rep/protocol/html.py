@@ -19,9 +19,10 @@ is examined is a step."""
 # In this many bytes at the start of a page, plain tags are skipped, and are no steps.
 _SKIPPED = 300_000
 
-# What follows the name in a *plain* tag, one in the usual form: each "=" follows a
-# name, and each quote an "=". The attributes of other tags are read one by one. It
-# contains no "<", so that a search that began within something else ends there.
+# What follows the name in a *plain* tag, which is one in the usual form: each "="
+# follows a name, and each quote an "=". The attributes of other tags are read one by
+# one. The pattern matches no "<", so that a search that began within something else
+# ends there.
 PLAIN = (
     rb"(?:>|[ \t\n\f\r/](?:[^<>\"'=]{1,500}=(?<![ \t\n\f\r/]=)"
     rb"(?:\"[^\"<]*\"|'[^'<]*'|[^ \t\n\f\r\"'<>=]{0,500}[^ \t\n\f\r\"'<>=/](?=[ \t\n\f\r>]))){0,10}[^<>\"'=]{0,500}>)"
@@ -56,14 +57,14 @@ _RAW_NAMES = (
     b"title",
     b"xmp",
 )
-# A pattern of the end tag of each.
+# A pattern of the end tag of each element in _RAW_NAMES.
 _RAW = {
     name: re.compile(rb"</%s(?=[ \t\n\f\r/>])" % name, re.IGNORECASE)
     for name in _RAW_NAMES
 }
 # What matters within a script: "<!--" and then "<script" hide the next "</script" from
 # the parser (the HTML standard calls that double escaped), and "-->" ends both.
-# What to look for at first:
+# What to look for at the beginning of a script:
 _IN_SCRIPT = re.compile(rb"<!--|</script(?=[ \t\n\f\r/>])", re.IGNORECASE)
 # What to look for after "<!--":
 _IN_SCRIPT_COMMENT = re.compile(rb"-->|</?script(?=[ \t\n\f\r/>])", re.IGNORECASE)
@@ -87,7 +88,8 @@ MAX_HTML_BYTES = 2_000_000
 MAX_VALUE_BYTES = 16 * 1024
 """How many bytes of an attribute's value are read."""
 
-# So many metas are searched for a name by _end_of_metas(); any further one may have it.
+# So many metas are searched for a name by _end_of_metas(); any further meta may have
+# the name.
 _MAX_METAS = 5_000
 # So many bytes of a page in broken UTF-16 are read, since each error in it takes a
 # call.
@@ -111,12 +113,12 @@ _MAX_HEAD = 300_000
 _HEAD_TAGS = frozenset({b"base", b"body", b"link"})
 # At most this many links to sitemaps count in a page.
 _MAX_SITEMAPS = 10
-# What may be such a link, in lower case. Nearly all pages have the word only elsewhere,
-# if at all.
+# What may be a link to a sitemap, in lower case. Nearly all pages have the word
+# "sitemap" only elsewhere, if at all.
 _MAYBE_SITEMAP = re.compile(rb"<link[ \t\n\f\r/][^<]*sitemap")
 
-# In a page, character references are resolved in values of at most this many bytes
-# together, since this is slow.
+# Character references are resolved in values of at most this many bytes together in a
+# page, since resolving them is slow.
 _MAX_REFERENCES = 100_000
 
 # Python refuses numbers of thousands of digits.
@@ -129,7 +131,7 @@ _WIDE = re.compile(
 )
 
 # What people take for blanks: no-break spaces, byte order marks, zero-width spaces.
-# Also in UTF-8 read as Latin-1, the encoding of headers.
+# Also what these are if their UTF-8 is read as Latin-1, the encoding of headers.
 _LIKE_BLANKS = re.compile(
     "[\x85\xa0\u1680\u2000-\u200d\u2028\u2029\u202f\u205f\u2060\u3000\ufeff]"
     "|\xc2[\x85\xa0]|\xef\xbb\xbf|\xe2\x80[\x80-\x8d\xa8\xa9\xaf]|\xe2\x81[\x9f\xa0]|\xe3\x80\x80|\xe1\x9a\x80"
@@ -144,11 +146,11 @@ def metas_of(
     body, _ = as_ascii(body, encoding)
     end = _end_of_metas(body, [name.encode() for name in names])
     line = 1
-    # Line ends have been counted up to here.
+    # Where in the page line ends have been counted up to.
     counted_to = 0
     for _, start, attributes in start_tags(body, frozenset({b"meta"}), end):
         name_text = attribute_text(attributes.get(b"name", b""))
-        name = with_blanks(name_text).strip().lower()
+        name = with_plain_blanks(name_text).strip().lower()
         if name in names:
             line += body.count(b"\n", counted_to, start)
             counted_to = start
@@ -201,8 +203,8 @@ def attribute_text(value: bytes, encoding: str = "latin-1") -> str:
 
 
 def _end_of_metas(body: bytes, names: list[bytes]) -> int:
-    """Return where the last tag that may be a meta with one of *names* begins; -1 for
-    none."""
+    """Return where the last tag that may be a meta with one of *names* begins; -1 if no
+    tag may."""
     end = -1
     for metas_before, match in enumerate(_META.finditer(body)):
         if metas_before == _MAX_METAS:
@@ -217,8 +219,8 @@ def _end_of_metas(body: bytes, names: list[bytes]) -> int:
 
 
 def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]]:
-    """Return the ``base`` of any page (empty without one), and whether its links may be
-    followed, by their references, which are as in the page, mostly relative. Links in
+    """Return the ``base`` of any page (empty without one), and for each reference (what
+    a link has as its URL, mostly relative) whether its links may be followed. Links in
     ``noscript`` and ``template`` are read, too, as link extractors do. If none of the
     words "nofollow", "ugc" and "sponsored" is in the page, both results are empty.
     Never raises."""
@@ -228,6 +230,7 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
     if not any(word.encode() in lower for word in _NOT_VOUCHED_FOR):
         return "", may_follow
     base = ""
+    # In values of this many bytes, character references may still be resolved.
     bytes_left = _MAX_REFERENCES
     tags = start_tags(body, _LINK_TAGS, len(body), unscripted=True)
     for name, _, attributes in tags:
@@ -244,9 +247,9 @@ def links_of(body: bytes, encoding: str = "utf-8") -> tuple[str, dict[str, bool]
         if name == b"base":
             base = base or reference
             continue
-        rel_text = with_blanks(attribute_text(rel)).lower()
+        rel_text = with_plain_blanks(attribute_text(rel)).lower()
         words = _BETWEEN_WORDS.split(rel_text)
-        # What has both marked and unmarked links may be followed.
+        # A reference that has both marked and unmarked links may be followed.
         if not may_follow.get(reference):
             may_follow[reference] = _NOT_VOUCHED_FOR.isdisjoint(words)
     return base, may_follow
@@ -279,8 +282,9 @@ def sitemaps_of(body: bytes, encoding: str = "utf-8") -> tuple[str, list[str]]:
     return base, sitemaps
 
 
-def with_blanks(text: str) -> str:
-    """Return *text* with a blank for each character that people take for one."""
+def with_plain_blanks(text: str) -> str:
+    """Return *text* with an ASCII space in place of each character that people take for
+    a blank, such as a no-break space."""
     return text if text.isascii() else _LIKE_BLANKS.sub(" ", text)
 
 
@@ -293,9 +297,9 @@ def _but_plain(names: bytes) -> re.Pattern[bytes]:
     )
 
 
-# What start_tags() has to look at depends on the tags that it is to yield. Listed are
-# the beginnings of the names to yield and of those in _MATTERS. Some other names begin
-# in the same way. These are looked at needlessly. For metas:
+# What start_tags() has to look at depends on the tags that it is to yield. These
+# patterns list the beginnings of the names to yield and of the names in _MATTERS. Other
+# names that begin in the same way are looked at needlessly. The pattern for metas:
 _NOT_PLAIN = _but_plain(rb"if|m[ae]|no|pl|s[ctv]|t[ei]|xm")
 # For _LINK_TAGS:
 _NOT_PLAIN_NOR_LINK = _but_plain(
@@ -310,13 +314,13 @@ _NOT_PLAIN_FOR = {
 
 
 class _OpenForeign:
-    """The elements of foreign content (see ``_FOREIGN``) that are open. False if there
-    is none."""
+    """The elements of foreign content (see ``_FOREIGN``) that are open. In a condition,
+    this counts as False if none is."""
 
     def __init__(self) -> None:
-        # The innermost one is the last.
+        # The names of the open elements, that of the innermost last.
         self._names: list[bytes] = []
-        # How many of each name are open. (To search thousands for a name takes long.)
+        # How many elements of each name are open. (To search thousands takes long.)
         self._number_of = dict.fromkeys(_FOREIGN, 0)
 
     def __bool__(self) -> bool:
@@ -328,14 +332,15 @@ class _OpenForeign:
         self._number_of[name] += 1
 
     def close(self, name: bytes) -> None:
-        """Close the last element of that *name*, and what is open in it. If there is
-        none, the end tag means nothing."""
+        """Close the last element of that *name*, and what is open in it. If no such
+        element is open, its end tag means nothing."""
         closed = None
         while self._number_of[name] and closed != name:
             closed = self._names.pop()
             self._number_of[closed] -= 1
 
     def clear(self) -> None:
+        """Close all elements."""
         self._names.clear()
         self._number_of = dict.fromkeys(_FOREIGN, 0)
 
@@ -351,6 +356,7 @@ def start_tags(
     matters = _MATTERS | wanted
     # The pattern of such tags, and of all that isn't plain.
     not_plain = _NOT_PLAIN_FOR.get(wanted, _NOT_PLAIN)
+    # Up to here, plain tags are skipped.
     skipped_end = min(_SKIPPED, end)
     position = 0
     steps = 0
@@ -369,7 +375,7 @@ def start_tags(
         position = token.end()
         if tag is None:
             position = _end_of_comment(body, position, comment, foreign)
-            if not position:
+            if not position:  # the comment has no end
                 return
             continue
         name = tag.lower()
@@ -380,13 +386,13 @@ def start_tags(
         if not is_plain or name in wanted or name == b"font":
             after_name = token.end(2)
             read = _attributes(body, after_name, MAX_STEPS - steps)
-            if read is None:
+            if read is None:  # the tag has no end
                 return
             attributes, position, steps_taken = read
             steps += steps_taken
         is_end_tag = slash != b""
-        # By the standard, "/>" makes no HTML element empty. Yet in the tag of an
-        # element that may contain only text, its author meant that.
+        # By the standard, "/>" makes no HTML element empty. Yet whoever wrote it in the
+        # tag of an element that may contain only text meant that it is empty.
         is_empty = is_plain and plain_rest.endswith(b"/>")
         if name in _FOREIGN:
             if is_end_tag:
@@ -415,7 +421,7 @@ def start_tags(
         else:
             end_tag = _RAW[name].search(body, position)
             position = 0 if end_tag is None else end_tag.start()
-        if not position:
+        if not position:  # there is no end tag
             return
 
 
@@ -431,7 +437,7 @@ def _end_of_script(body: bytes, position: int, limit: int) -> tuple[int, int]:
         text = mark[0]
         if text == b"<!--":
             marks = _IN_SCRIPT_COMMENT
-            position -= len(b"--")  # "<!-->" ends at once
+            position -= len(b"--")  # they may belong to the end: "<!-->"
         elif text == b"-->":
             marks = _IN_SCRIPT
         elif not text.startswith(b"</"):
@@ -446,8 +452,9 @@ def _end_of_script(body: bytes, position: int, limit: int) -> tuple[int, int]:
 def _end_of_comment(
     body: bytes, position: int, comment: bytes | None, foreign: _OpenForeign
 ) -> int:
-    """Return where a comment, or what counts as one, ends; 0 if it doesn't. *position*
-    is where its beginning ends; *comment* is None if that isn't "<!--"."""
+    """Return where a comment, or what counts as one, ends; 0 if it doesn't end.
+    *position* is where its beginning ends; *comment* is None if the beginning isn't
+    "<!--"."""
     ends = _BOGUS_COMMENT_END
     if comment and not body.startswith((b">", b"->"), position):
         ends = _COMMENT_END
@@ -472,8 +479,8 @@ def _attributes(
     body: bytes, position: int, limit: int
 ) -> tuple[dict[bytes, bytes], int, int] | None:
     """Return a tag's attributes from *position* (by name in lower case; the first of a
-    name counts), the offset after it, and the steps taken; None without an end, or
-    beyond *limit* steps."""
+    name counts), the offset after the tag, and the steps taken; None if the tag has no
+    end, or takes more than *limit* steps."""
     values: dict[bytes, bytes] = {}
     for steps, match in enumerate(_ATTRIBUTE.finditer(body, position), 1):
         tag_end, name, double_quoted, single_quoted, open_quote, bare = match.groups()

@@ -10,7 +10,7 @@ _MAX_HEADER_BYTES = 16 * 1024
 
 # A link. Groups: its target; its parameters, up to the comma before the next link.
 _LINK = re.compile(r"<([^<>]*)>((?:[^,<>\"]|\"[^\"]*\")*)")
-# Groups: name, and the value with or without quotes.
+# A parameter of a link. Groups: name, and the value with or without quotes.
 _PARAMETER = re.compile(
     r";\s*([a-z0-9*_-]+)\s*(?:=\s*(?:\"([^\"]*)\"|([^\s;\",]*)))?", re.IGNORECASE
 )
@@ -29,7 +29,7 @@ def targets_of(values: Iterable[bytes], relation: str) -> list[str]:
 
 def _relations_in(parameters: str) -> list[str]:
     """Return the relations, in lower case, that a link's first ``rel`` names. A second
-    one doesn't count."""
+    ``rel`` doesn't count."""
     for name, quoted, bare in _PARAMETER.findall(parameters):
         if name.lower() == "rel":
             relations: str = quoted or bare

@@ -93,7 +93,7 @@ class Wildcards:
         self._needles: tuple[str, ...] = needles
         self._patterns: tuple[str, ...] = patterns
         self._keys: array[int] = array("q", keys)
-        self._starts = tuple(blocks)[1:]
+        self._starts = tuple(blocks)[1:]  # without any_path, which is the first
         lengths = map(len, blocks.values())
         self._ends = array("i", accumulate(lengths))
         # The needles of the first block, that of the rules for any path.
@@ -103,14 +103,14 @@ class Wildcards:
     def best(self, path: str, best_key: int) -> int:
         """Return the key of the best rule that matches *path*, or *best_key* if that is
         larger."""
-        # Stripping these from a pattern leaves nothing if the path has all of its
-        # characters.
+        # The characters of a long path. Stripping these from a pattern leaves nothing
+        # if the path has all characters of the pattern.
         letters = ""
         if len(path) > _LONG_PATH:
             letters = "*$" + "".join(set(path))
-        # A loop of its own, since mostly none of these needles is in the path. For a
-        # long path it only starts _best_of(), which looks at the characters before it
-        # searches.
+        # The needles of the rules for any path have a loop of their own, since mostly
+        # none of these needles is in the path. For a long path the loop only starts
+        # _best_of(), which looks at the characters before it searches.
         for needle in self._anywhere:
             if letters or needle in path:
                 first = self._anywhere.index(needle)
@@ -201,11 +201,12 @@ class Decision(NamedTuple):
     """The rule that decided, an empty one if no other matches. None: no rule
     matches."""
     agent: str | None
-    """The group that applied: one of the crawler's product tokens, ``*``, or None."""
+    """The group that applied: one of the crawler's product tokens, or ``*``; None if no
+    group applied."""
 
 
-# Bytes of memory that a Rules takes even if it is empty. This and the following were
-# measured.
+# Bytes of memory that a Rules takes even if it is empty. These four numbers of bytes
+# were measured.
 _BYTES_OF_RULES = 400
 # Bytes that each rule takes besides its text.
 _BYTES_OF_A_RULE = 61
@@ -215,8 +216,8 @@ _BYTES_OF_AN_EXACT_PATH = 40
 _BYTES_OF_A_WILDCARD = 130
 
 # Skips what Google skips, in any text: a "//" at the start, then what ends in "://",
-# then the host. Lookaheads keep the pattern from giving up the first two again. Group
-# 1: what follows, without the fragment.
+# then the host. Lookaheads keep the pattern from going back behind a "//" or "://" that
+# it has skipped. Group 1: what follows, without the fragment.
 _URL_AND_PATH = re.compile(
     r"(?://|(?!//))(?:[^/?;#]*://|(?![^/?;#]*://))[^/?;#]*([/?;][^#]*)"
 )
@@ -260,7 +261,7 @@ class Rules:
     def __init__(self, patterns: list[str], numbers: list[int]) -> None:
         """*patterns* are latin-1 and not escaped. *numbers* (see ``ALLOW``) are theirs,
         in the same order."""
-        # To search all patterns at once is faster than to search each, here and below.
+        # To search all patterns at once, joined, is faster than to search each pattern.
         joined = "".join(patterns)
         if "%" in joined or not joined.isascii():
             patterns = _escaped(patterns)
@@ -277,7 +278,7 @@ class Rules:
         if has_index:
             _allow_directories_of_indexes(rules)
         self.size = _BYTES_OF_RULES + len(joined)
-        """Approximate bytes of memory."""
+        """Approximate bytes of memory that the rules take."""
         self.size += _BYTES_OF_A_RULE * len(rules)
         # The key of the best rule that matches every path: an empty one, which has the
         # length 0; "/", which has the length 1; or one of only stars.
@@ -328,8 +329,8 @@ class Rules:
         """Return whether *path* may be fetched: that of a URL, as :func:`path_of` and
         :func:`comparable` return it."""
         key = self.find(path)
-        # This does what allows(key) does, without the call, since it runs for each
-        # request.
+        # This line does what the function allows(key) does, without the call, since it
+        # runs for each request.
         return key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH
 
     def find(self, path: str) -> int:
@@ -337,13 +338,13 @@ class Rules:
         best_key = self._fallback
         prefixes = self._prefixes
         # Whatever sorts between a prefix of the path and the path itself starts with
-        # that prefix. So the last one before the path is the longest prefix of the
-        # path, or starts with that.
+        # that prefix. So the last of the rules' prefixes that sorts before the path is
+        # the longest prefix of the path, or starts with it.
         index = bisect_right(prefixes, path) - 1
         if index >= 0:
             prefix = prefixes[index]
             if not path.startswith(prefix):
-                # Then the longest prefix of the path is a prefix of this one, too.
+                # Then the longest prefix of the path is a prefix of *prefix*, too.
                 prefix = ""
                 if self._inner and path.startswith(self._inner):
                     prefix = next(filter(path.startswith, self._inner))
@@ -382,7 +383,7 @@ def _inner_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     """Return which of the sorted *prefixes* are prefixes of others, longest first. In
     sorted order, such a prefix is directly followed by one that begins with it."""
     following = prefixes[1:]
-    # This is done without a loop, since there may be thousands.
+    # This is done without a loop, since there may be thousands of prefixes.
     begins_with_it = map(str.startswith, following, prefixes)
     inner = list(compress(prefixes, begins_with_it))
     if not inner:

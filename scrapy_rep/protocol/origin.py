@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address
 from typing import NamedTuple
+from unicodedata import ucd_3_2_0
 
 DEFAULT_PORTS = {"http": 80, "https": 443, "ftp": 21}
 """The schemes that the protocol covers, and their default ports."""
 
 ROBOTS_PATH = "/robots.txt"
-"""Always allowed (RFC 9309, 2.2.2)."""
+"""The path of a robots.txt, which is always allowed (RFC 9309, 2.2.2)."""
 
 MAX_HOST = 255
 """The most characters of a host. Longer names are invalid, and slow to encode."""
@@ -24,15 +25,36 @@ _MAX_PORT = 65535
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 # The most characters of a label, in punycode.
 _MAX_LABEL = 63
-# A non-ASCII label grows by at least this many characters in punycode.
+# A non-ASCII label grows by at least this many characters in punycode: by "xn--", and
+# by a hyphen behind its ASCII characters or, if it has none, by the second digit of the
+# number that stands for its first character.
 _LABEL_GROWTH = len("xn--") + 1
+# Characters that encoding drops (RFC 3454, table B.1), such as the soft hyphen, for
+# str.translate().
+_DROPPED = dict.fromkeys(
+    [
+        0xAD,
+        0x34F,
+        0x1806,
+        0x180B,
+        0x180C,
+        0x180D,
+        0x200B,
+        0x200C,
+        0x200D,
+        0x2060,
+        0xFEFF,
+        *range(0xFE00, 0xFE10),
+    ]
+)
+# The beginning of an absolute URL.
 _URL = re.compile(r"\s*(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<authority>[^/?#\\]*)")
 # Host and port. An IPv6 address may have a zone after a "%"; Python would accept any
 # text as one.
 _HOST_AND_PORT = re.compile(
     r"(?:\[(?P<address>[0-9a-zA-Z:.%_~-]*)\]|(?P<name>[^:]*))(?::(?P<port>[0-9]{0,5}))?"
 )
-# Nearly all hosts are written so: in lower case, with nothing to encode.
+# A host as nearly all are written: in lower case, with nothing to encode.
 _USUAL_HOST = re.compile(rf"[a-z0-9.-]{{1,{MAX_HOST}}}")
 # Characters that hosts never contain, though encoding a non-ASCII host may produce
 # them.
@@ -46,7 +68,7 @@ class Origin(NamedTuple):
     scheme: str
     """``http``, ``https`` or ``ftp``."""
     host: str
-    """Lower case; punycode; an IPv6 address in brackets."""
+    """In lower case and punycode; an IPv6 address in brackets."""
     port: int
 
     @classmethod
@@ -69,7 +91,7 @@ class Origin(NamedTuple):
             raise ValueError(f"invalid host or port: {_shortened(url)}")
         address, name, digits = parts.groups()
         port = DEFAULT_PORTS[scheme]
-        if digits:  # there may be a colon without any
+        if digits:  # there may be a colon without digits
             port = int(digits)
         try:
             if address is not None:
@@ -78,7 +100,7 @@ class Origin(NamedTuple):
                 host = name
             else:
                 host = punycode(name)
-        except ValueError:  # also UnicodeError, which is a kind of it
+        except ValueError:  # also UnicodeError, which is a kind of ValueError
             host = ""
         if not host or port > _MAX_PORT:
             raise ValueError(f"invalid host or port: {_shortened(url)}")
@@ -105,8 +127,8 @@ def punycode(host: str) -> str:
     if not host.isascii():
         if _is_too_long(host):
             raise ValueError("not a valid host")
-        # This is the codec that w3lib uses for Request.url, so both spellings are one
-        # origin.
+        # This is the codec that w3lib uses for Request.url, so a host and its punycode
+        # are one origin.
         name = host.encode("idna").decode("ascii")
     # Encoding turns a full-width slash into a slash, and makes hosts longer.
     if not name or len(name) > MAX_HOST or _NEVER_IN_HOSTS.search(name):
@@ -115,14 +137,19 @@ def punycode(host: str) -> str:
 
 
 def _is_too_long(host: str) -> bool:
-    """Return whether a non-ASCII *host* is certainly too long in punycode. Most such
-    hosts are recognised here, before encoding takes any time."""
-    least_length = 0
-    for label in _DOTS.split(host):
-        if len(label) > _MAX_LABEL:
+    """Return whether a non-ASCII *host* is certainly too long in punycode. Most hosts
+    that are too long are recognised here, before encoding takes any time."""
+    labels = _DOTS.split(host)
+    least_length = len(labels) - 1  # the dots between the labels
+    for label in labels:
+        # The codec begins with the same steps, which may shorten a label: a letter and
+        # its accent become one character, and full-width letters become ASCII.
+        lower = label.translate(_DROPPED).lower()
+        normalized = ucd_3_2_0.normalize("NFKC", lower)
+        if len(normalized) > _MAX_LABEL:
             return True
-        least_length += len(label) + len(".")
-        if not label.isascii():
+        least_length += len(normalized)
+        if not normalized.isascii():
             least_length += _LABEL_GROWTH
     return least_length > MAX_HOST
 

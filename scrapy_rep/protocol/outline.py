@@ -69,7 +69,7 @@ class Group(NamedTuple):
     def names(self, token: str) -> bool:
         """Return whether one of the group's lines names *token* (in lower case, or
         ``*``)."""
-        # Lines that name nobody have an empty token, too.
+        # The agents of lines that name nobody have an empty token.
         if token == "":
             return False
         return any(agent.token == token for agent in self.agents)
@@ -90,8 +90,7 @@ class Outline:
         """Read *body*, any bytes at all; never raises."""
         rows = normalise(body).split("\n")
         outline = cls({})
-        # Rules go to the latest group. The first ones, before any group, go to
-        # `ungrouped`.
+        # Rules go to the latest group. Rules before any group go to `ungrouped`.
         group = Group([], outline.ungrouped)
         for number, name, value in fields_in(rows):
             outline.fields[number] = (name, value)
@@ -101,7 +100,7 @@ class Outline:
                 rule = Rule.of(row, number, value, is_allow)
                 group.rules.append(RuleLine(rule, escape(value)))
             elif name == "user-agent":
-                # After a rule, such a line begins another group.
+                # After a rule, a user-agent line begins another group.
                 if group.rules or not outline.groups:
                     group = Group([], [])
                     outline.groups.append(group)
@@ -118,7 +117,7 @@ class Outline:
         for group in self.groups:
             for agent in group.agents:
                 if agent.token not in ("", GLOBAL):
-                    # A value may go on after the token.
+                    # A value may go on after the token, as in "FooBot/1.0".
                     length = len(agent.token)
                     spellings[agent.token] = agent.value[:length]
         return [*spellings.values(), GLOBAL]
@@ -143,7 +142,7 @@ class CleanParam(NamedTuple):
     characters; empty for all paths."""
 
 
-# Group 1: the value.
+# A Clean-param line. Group 1: the value.
 _CLEAN_PARAM = re.compile(
     r"[ \t\v\f]*clean-param[ \t\v\f]*:([^\n#]*)", re.IGNORECASE | re.ASCII
 )

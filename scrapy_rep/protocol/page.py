@@ -24,7 +24,7 @@ from scrapy_rep.protocol.html import (
     MAX_HTML_BYTES,
     MAX_VALUE_BYTES,
     metas_of,
-    with_blanks,
+    with_plain_blanks,
 )
 from scrapy_rep.protocol.syntax import GLOBAL, as_bytes, leading_token, obeyed
 
@@ -60,7 +60,7 @@ PREVIEWS = ("none", "standard", "large")
 
 # What may surround a date.
 _AROUND_DATES = " \t\r\n\f\v:"
-# Rules whose value is a number.
+# The rules whose value is a number.
 _NUMBER_RULES = ("max-snippet", "max-video-preview")
 # The rule whose value is one of PREVIEWS.
 _PREVIEW_RULE = "max-image-preview"
@@ -76,20 +76,20 @@ _DATE_REACH = 300
 
 # The value of one of _NUMBER_RULES: -1 says that there is no limit.
 _LIMIT = re.compile(r"-1|\d{1,18}", re.ASCII)
-# A known name, unless it is only the beginning of a longer one.
+# The name of a known rule, unless it is only the beginning of a longer name.
 _ANY_NAME = "|".join(sorted(_RULE_NAMES))
 _KNOWN_RULE = rf"(?:{_ANY_NAME})(?![^\s;:,])"
-# Blanks or semicolons instead of commas are wrong, but clear.
+# The next word. Blanks or semicolons instead of commas before it are wrong, but clear.
 _WORD = re.compile(r"[\s;:,]*([^\s,;:]+)", re.ASCII)
-# An agent is followed by a rule that is known. Anything else with a colon is a rule of
-# somebody else's ("revisit-after: 7 days").
+# An agent before a colon, which is followed by a rule that is known. Anything else with
+# a colon is a rule of somebody else's ("revisit-after: 7 days").
 _AGENT = re.compile(rf"([a-z*_-][^\s,;:=]*)\s*:\s*(?={_KNOWN_RULE})", re.ASCII)
-# A name that begins so is that of a rule, known or unknown. It is an agent's only if
-# the crawler itself has this name.
+# A name that begins so is that of a rule, known or unknown. It is an agent's name only
+# if the crawler itself has this name.
 _LIMIT_PREFIX = "max-"
 # The value of a rule, with or without a colon before it.
 _VALUE = re.compile(r"\s*(?P<colon>:?)\s*(?P<value>[^\s,;]*)", re.ASCII)
-# Where a date ends at the latest: before a semicolon or another rule.
+# What a date ends before, at the latest: a semicolon, or another rule.
 _AFTER_DATE = re.compile(rf";|(?<=[\s,]){_KNOWN_RULE}", re.ASCII)
 
 # So many bytes are read of all header lines together, and as many of all metas.
@@ -142,7 +142,7 @@ class _Says:
 
 @dataclass(frozen=True, slots=True)
 class PageRules:
-    """All rules of a page for a crawler. ``a | b`` combines two."""
+    """All rules of a page for a crawler. ``a | b`` combines those of *a* and *b*."""
 
     rules: tuple[PageRule, ...] = ()
     """Headers first. Includes ``all``, ``index`` and ``follow``, which mean nothing."""
@@ -157,7 +157,7 @@ class PageRules:
         :raises ValueError: if one is not a product token
         """
         tokens = {GLOBAL, *_tokens(agents)}
-        unread_bytes = _MAX_RULES_BYTES
+        unread_bytes = _MAX_RULES_BYTES  # how many may still be read
         rules: list[PageRule] = []
         for number, line in enumerate(values, start=1):
             if unread_bytes <= 0:
@@ -185,13 +185,13 @@ class PageRules:
         if isinstance(body, str):
             body = as_bytes(body[:MAX_HTML_BYTES])
             encoding = "utf-8"
-        unread_bytes = _MAX_RULES_BYTES
+        unread_bytes = _MAX_RULES_BYTES  # how many may still be read
         rules: list[PageRule] = []
         names = {"robots", *_tokens(agents)}
         for meta, content, line in metas_of(body, encoding, names):
             source = f"meta {meta}"
             text = content[:unread_bytes]
-            for _, name, value in _rules_in(text, None):
+            for _, name, value in _rules_in(text, None):  # a meta names no agents
                 rules.append(PageRule(name, value, source, line))
             unread_bytes -= len(content) + _META_BYTES
             if unread_bytes <= 0:
@@ -285,6 +285,7 @@ class PageRules:
 
 
 def _without_repeats(rules: Iterable[PageRule]) -> tuple[PageRule, ...]:
+    """Return *rules*, each once, in order."""
     return tuple(dict.fromkeys(rules))
 
 
@@ -303,15 +304,15 @@ def _rules_in(
     """Yield agent (in lower case, or ``*``), name and value of each rule in a header
     line. *tokens*: the crawler's; None for the content of a meta, which names no
     agents."""
-    text = with_blanks(text).lower()
+    text = with_plain_blanks(text).lower()
     agent = GLOBAL
     position = 0
     while word := _WORD.match(text, position):
         if tokens is not None:
             named = _AGENT.match(text, word.start(1))
             if named is not None and _is_agent(named[1], tokens):
-                # The rules up to the next agent are for this one. As in a meta,
-                # "robots" means all.
+                # The rules up to the next agent are for this agent. As in a meta,
+                # "robots" means all crawlers.
                 is_for_all = named[1] in (GLOBAL, "robots")
                 agent = GLOBAL if is_for_all else leading_token(named[1])
                 position = named.end()
@@ -337,8 +338,8 @@ def _is_agent(name: str, tokens: Collection[str]) -> bool:
 
 
 def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
-    """Return the value of the rule with this *name*, which ends at *position*, and
-    where the value ends. None stands for the value of an unknown rule, and for a wrong
+    """Return the value of the rule whose *name* ends at *position* in *text*, and where
+    the value ends. None stands for the value of an unknown rule, and for a wrong
     value."""
     if name == _DATE_RULE:
         return _date(text, position)
@@ -357,7 +358,7 @@ def _value_of(name: str, text: str, position: int) -> tuple[Value, int]:
 
 def _date(text: str, position: int) -> tuple[Value, int]:
     """Return the date in *text* from *position* on, with as many commas as possible,
-    and where it ends. If there is none, what stands before the next comma is passed
+    and where it ends. If there is no date, what stands before the next comma is passed
     over."""
     text = text[: position + _DATE_REACH]
     after = _AFTER_DATE.search(text, position)

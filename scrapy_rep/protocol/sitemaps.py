@@ -46,7 +46,7 @@ _NO_RUBBISH = re.compile(
 )
 # The beginning of a web page.
 _HTML_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-# We tell the format of a file by this many bytes at its start.
+# The format of a file is told by this many bytes at its start.
 _BYTES_FOR_FORMAT = 4096
 # The beginning of a line that is a URL.
 _WEB_URL = re.compile("https?://", re.IGNORECASE)
@@ -54,20 +54,20 @@ _WEB_URL = re.compile("https?://", re.IGNORECASE)
 # Python's error handler "surrogateescape" adds this to a byte that isn't UTF-8, to make
 # it a character.
 _FIRST_SURROGATE = 0xDC00
-# Such a character.
+# A character that "surrogateescape" has made of a byte.
 _STRAY_BYTE = re.compile("[\udc80-\udcff]")
 
 MAGIC = b"\x1f\x8b\x08"
 """How a gzip file begins."""
 
 STEP = 8 * 1024
-"""How many bytes the longest piece that is yielded has. Reading one takes about a
-millisecond."""
+"""How many bytes the longest piece that is yielded has. Reading such a piece takes
+about a millisecond."""
 
 # Servers compress compressed files once more for transfer. Nobody needs more layers.
 _MAX_LAYERS = 3
 # A layer may consist of this many members, which are gzip files one after another. 50
-# MiB packed in blocks (bgzip) have 800; empty members only take time.
+# MiB packed in blocks (bgzip) have 800 members; empty members only take time.
 _MAX_MEMBERS = 10_000
 # The number by which zlib is told to unpack gzip.
 _GZIP = 31
@@ -76,11 +76,11 @@ _GZIP = 31
 class TextFeed:
     """Reads a plain text sitemap: one URL on each line. Long lines are cut."""
 
-    # XmlFeed has these attributes, too. Any text is a sitemap without a problem, and is
-    # read to its end.
+    # XmlFeed has the attributes kind, problem and is_finished, too. Any text is a
+    # sitemap without a problem, and is read to its end.
     kind = Kind.TEXT
     problem = None
-    over = False
+    is_finished = False
 
     def __init__(self, encoding: str) -> None:
         # Bytes that aren't UTF-8 are kept, since URLs in other encodings can be
@@ -99,8 +99,8 @@ class TextFeed:
         # A line is cut one character beyond the limit, so that its URL is longer than
         # MAX_URL (origin.py), and is refused.
         cut_at = _MAX_TEXT_LINE + 1
-        room = cut_at - len(self._line)
-        continued = self._line + first[:room]
+        characters_left = cut_at - len(self._line)
+        continued = self._line + first[:characters_left]
         lines = [continued, *lines]
         unfinished = lines.pop()
         self._line = unfinished[:cut_at]
@@ -117,6 +117,7 @@ def _entry_of(line: str) -> SitemapEntry:
 
 
 def _percent_encoded(stray_byte: re.Match[str]) -> str:
+    """Return the byte that a match of ``_STRAY_BYTE`` stands for, percent-encoded."""
     byte = ord(stray_byte[0]) - _FIRST_SURROGATE
     return f"%{byte:02X}"
 
@@ -156,7 +157,7 @@ class SitemapReader:
         self._max_bytes = max_bytes
         self._max_entries = max_entries
         self.kind: Kind | None = None
-        """The format; None if the file is not a sitemap, or as long as that isn't
+        """The format; None if the file is not a sitemap, or as long as the format isn't
         known."""
         self.bytes = 0
         """Bytes that were read, after unpacking."""
@@ -170,6 +171,7 @@ class SitemapReader:
         """Yield the entries of the file from its *pieces*, packed or not: in lists,
         some of them empty, each after about a millisecond of work."""
         content = self._unpacked(pieces)
+        # Gather what tells the format.
         start = b""
         for piece in content:
             start += piece
@@ -185,15 +187,16 @@ class SitemapReader:
         for part in parts:
             entries = self._entries_from(feed, part)
             self.kind = feed.kind
-            room = self._max_entries - self.count
-            if len(entries) > room:
-                entries = entries[:room]
+            entries_left = self._max_entries - self.count
+            if len(entries) > entries_left:
+                entries = entries[:entries_left]
                 self.problem = (
                     f"more than {self._max_entries} entries: the rest is ignored"
                 )
             self.count += len(entries)
             yield entries
-            if feed.over or self.problem is not None:
+            # After a problem of its own, the reader ends, too.
+            if feed.is_finished or self.problem is not None:
                 break
         self._note_problem_of(feed)
 
@@ -219,12 +222,12 @@ class SitemapReader:
             self.problem = self.problem or "it is not a sitemap"
 
     def _unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the file, unpacked, up to the limit of bytes. Note why its end is
-        missing."""
+        """Yield the file, unpacked, up to the limit of bytes. If its end is missing,
+        note why."""
         try:
             for piece in gunzip(pieces, self._max_bytes):
-                room = self._max_bytes - self.bytes
-                data = piece[:room]
+                bytes_left = self._max_bytes - self.bytes
+                data = piece[:bytes_left]
                 self.bytes += len(data)
                 yield data
                 if len(data) < len(piece):
@@ -262,8 +265,8 @@ class SitemapReader:
 
 
 def _without_rubbish(start: bytes) -> bytes:
-    """Return *start* without what stands before the XML, such as a warning by PHP or
-    byte order marks."""
+    """Return *start*, of a file, without what stands before the XML, such as a warning
+    by PHP or byte order marks."""
     xml = _XML_START.search(start, 0, _BYTES_FOR_FORMAT)
     if xml is None or _NO_RUBBISH.search(start, 0, xml.start()):
         return start
@@ -312,8 +315,8 @@ def gunzip(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
 
 
 def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in pieces of :data:`STEP` bytes, since what zlib makes of a
-    broken file depends on the pieces."""
+    """Yield the bytes of *pieces* in pieces of :data:`STEP` bytes, since what zlib
+    makes of a broken file depends on the pieces."""
     remainder = b""
     for piece in pieces:
         data = remainder + piece
@@ -327,7 +330,7 @@ def _evenly(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
     """Unpack one layer of gzip. Yields at least once for each piece.
 
-    :raises GunzipError: if it is damaged, or unpacks to more than *max_bytes*
+    :raises GunzipError: if the layer is damaged, or unpacks to more than *max_bytes*
     """
     decoder = zlib.decompressobj(_GZIP)
     ended_members = 0
@@ -355,6 +358,7 @@ def _layer(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
                 if ended_members and not is_in_member:
                     return
                 raise GunzipError(f"broken gzip ({error})") from None
+            # At the end of a member, zlib hands back what follows as unused_data.
             is_in_member = not decoder.eof
             was_full_step = is_in_member and len(unpacked) == STEP
             if decoder.eof:

@@ -71,7 +71,7 @@ _SPELLING = re.compile(
 # Characters with which a field's name can begin. Most other lines are recognised by
 # their first character.
 _INITIALS = {spelling[0] for spelling in _FIELD_BY_USUAL_SPELLING}
-# A field's name has at least this many characters.
+# The name of a known field has at least this many characters.
 _SHORTEST_SPELLING = min(map(len, _FIELD_BY_SPELLING))
 
 # A byte order mark in UTF-8, read as latin-1. Like Google, we also drop the beginning
@@ -90,8 +90,8 @@ _PERCENT_ENCODED = {byte: f"%{byte:02X}" for byte in range(128, 256)}
 
 def as_bytes(text: str) -> bytes:
     """Return *text* in UTF-8. Surrogates that stand for bytes (``surrogateescape``)
-    become these, unless there are other surrogates; then all of them become question
-    marks."""
+    become these bytes, unless there are other surrogates; then all surrogates become
+    question marks."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -104,7 +104,7 @@ def cut(body: bytes) -> bytes:
     if len(body) <= MAX_BYTES:
         return body
     head = body[:MAX_BYTES]
-    if body[MAX_BYTES] in b"\r\n":  # so the last line in head is whole
+    if body[MAX_BYTES] in b"\r\n":  # the last line in head ends here, so it is whole
         return head
     last_line_end = max(head.rfind(b"\n"), head.rfind(b"\r"))
     return head[: last_line_end + 1]
@@ -138,7 +138,7 @@ def _with_short_lines(text: str) -> str:
     start = 0
     while start + MAX_LINE < len(text):
         cut_at = start + MAX_LINE
-        # Where the last line before the cut begins; 0 if that is the present line,
+        # Where the last line before the cut begins; 0 if this is the line at *start*,
         # which then is too long.
         next_start = text.rfind("\n", start, cut_at + 1) + 1
         if next_start:
@@ -154,7 +154,7 @@ def fields_in(rows: Iterable[str], first: int = 1) -> Iterator[tuple[int, str, s
     """Yield number, field and value of each of *rows* (normalised lines) that holds a
     known field. *first* is the number of the first row."""
     for number, row in enumerate(rows, first):
-        if not row:  # spares a call
+        if not row:  # this spares a call of field_of()
             continue
         field_and_value = field_of(row)
         if field_and_value is not None:
@@ -178,7 +178,7 @@ def _unusual_field_of(row: str) -> tuple[str, str] | None:
     """Do what :func:`field_of` does for a line that doesn't begin with a usual spelling
     and a colon."""
     row = row.strip(SPACE)
-    # Most such lines end here, since they are blank, comments or HTML.
+    # Most such lines are refused here, since they are blank, comments or HTML.
     if len(row) < _SHORTEST_SPELLING or row[0] not in _INITIALS:
         return None
     if not _SPELLING.match(row):
@@ -230,8 +230,9 @@ def readable_url(value: str) -> str:
 
 
 GLOBAL = "*"
-"""The token of the group that applies where no other does."""
+"""The token of the group that applies to a crawler that no other group names."""
 
+# The product token at the beginning of a text; it may be empty.
 _TOKEN = re.compile(r"[a-zA-Z_-]*")
 # What a project may call its crawler: a token, or one with digits.
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
@@ -305,9 +306,9 @@ def is_name(value: str) -> bool:
 
 
 def chain(value: Any) -> tuple[str, ...]:
-    """Return a token or a list of them (on a command line: joined by commas) as a
-    chain: the product tokens of one crawler, most specific first. ``ValueError`` if one
-    is not a token."""
+    """Return a token or a list of tokens (on a command line: joined by commas) as a
+    chain: the product tokens of one crawler, most specific first. ``ValueError`` if
+    *value* holds anything but tokens."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, Iterable):
@@ -326,8 +327,8 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
     """Return the tokens whose groups *agent* obeys; the first one with a group counts.
     ``*`` and an empty token name no crawler.
 
-    :raises ValueError: if one is not a product token; the message suggests one
-    :raises TypeError: if one is not a string
+    :raises ValueError: if a text is not a product token; the message suggests a token
+    :raises TypeError: if a token is not a string
     """
     names = []
     tokens = (agent,) if isinstance(agent, str) else agent
@@ -335,7 +336,8 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if _NAME.fullmatch(token) is not None:
-            # As leading_token() returns it. Digits end a token, and may leave nothing.
+            # This is what leading_token() returns. A digit ends the name that is read,
+            # and may leave nothing of it.
             name = _TOKEN.match(token)[0]  # type: ignore[index]  # it matches anything
             if name:
                 names.append(name)
@@ -382,8 +384,8 @@ def product_token(user_agent: str) -> str | None:
 
 def _words_of(user_agent: str) -> Iterator[tuple[str, bool]]:
     """Yield the words of a User-Agent header that may be a crawler's name, each with
-    whether an address is beside it. First come those outside of comments; then, of each
-    part of a comment, the first word."""
+    whether an address is beside it. First come the words outside of comments; then, of
+    each part of a comment, the first word."""
     for word in _AGENT_COMMENT.sub(" ", user_agent).split():
         yield word, False
     for comment in _AGENT_COMMENT.findall(user_agent):

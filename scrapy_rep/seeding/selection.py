@@ -364,7 +364,7 @@ class Selection:
         """Return the page at *loc*, or why it isn't requested."""
         try:
             # The prefix is the URL's beginning: its scheme, host and port.
-            url, prefix = self._encode.page(loc)
+            url, prefix = self._encode.page_and_prefix(loc)
             site = self._by_prefix.get(prefix)
             if site is None:
                 site = await self._spool.retry(self._site_for, prefix)

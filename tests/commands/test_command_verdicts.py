@@ -262,7 +262,7 @@ def test_fields_below_a_line_are_those_that_it_lacks(
         "path": "/x",
         "verdict": "unreachable",
     }
-    Output().put_all(data, "verdict", "url")
+    Output().put_all(data, first_line=("verdict", "url"), lines={})
     assert (
         capsys.readouterr().out
         == "unreachable  /x\n  outcome  unreachable\n  path     /x\n\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from scrapy_rep.protocol.html import as_ascii, metas_of, with_blanks
+from scrapy_rep.protocol.html import as_ascii, metas_of, with_plain_blanks
 from tests.protocol.pages import HTML
 from tests.reporting.report.browser import Browser, needs_chromium
 
@@ -56,7 +56,7 @@ def decoded(body: bytes, encoding: str) -> str:
 def plain(metas: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Those that count. Our contents are still bytes as Latin-1: whatever looks like a blank is one."""
     return [
-        (name, with_blanks(content))
+        (name, with_plain_blanks(content))
         for name, content in (
             (name.strip().lower(), content) for name, content in metas
         )

@@ -103,6 +103,20 @@ def test_an_invalid_url_has_no_origin() -> None:
         assert len(message) < 1000
 
 
+@pytest.mark.parametrize(
+    "name, host",
+    [
+        ("a\xad" * 40 + ".example", "a" * 40 + ".example"),
+        ("u\u0308" * 40 + ".example", "xn--tda" + "a" * 39 + ".example"),
+        (".".join(["\uff41" * 61] * 4), ".".join(["a" * 61] * 4)),
+        # As long as a host may be: four labels of 63 characters.
+        (".".join(["\xa1" * 58] * 4), ".".join(["xn--7a" + "a" * 57] * 4)),
+    ],
+)
+def test_a_host_may_be_longer_than_its_punycode(name: str, host: str) -> None:
+    assert Origin.from_url(f"http://{name}/") == ("http", host, 80)
+
+
 HOST_PARTS = st.lists(
     st.sampled_from(
         [

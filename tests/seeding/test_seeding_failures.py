@@ -143,14 +143,14 @@ def test_locs_are_encoded_or_invalid() -> None:
     for value, url in LOCS.items():
         if url is None:
             with pytest.raises(ValueError):
-                encode.page(value)
+                encode.page_and_prefix(value)
         else:
-            assert encode.page(value) == (url, "/".join(url.split("/")[:3]))
+            assert encode.page_and_prefix(value) == (url, "/".join(url.split("/")[:3]))
     # Hosts that are slow to encode are few: a sitemap of 50,000 of them took 39 s.
     encode = Encoder(MAX_LISTED_IDN)
     for number in range(500):
         with pytest.raises(ValueError):
-            encode.page(f"http://{'é.' * 80}{number}/")
+            encode.page_and_prefix(f"http://{'é.' * 80}{number}/")
     with pytest.raises(ValueError, match="too many hosts that aren't ASCII"):
         encode("http://bücher.example/")  # of an index
 
