@@ -70,7 +70,7 @@ class EarlyDrops:
         """
         self._context = context
         self._engine = context.engine
-        self._count = context.stats.inc_value
+        self._count = context.count
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._has_usual_agent = origins.agents.is_usual

@@ -515,9 +515,10 @@ class Rows(OrderedDict[Any, RowT]):
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
-        if key in self:
+        known_row = self.get(key)
+        if known_row is not None:
             self.move_to_end(key)
-            return self[key]
+            return known_row
         if len(self) >= self._kept:
             # This is the first row: the one to which nothing was added for longest.
             _, forgotten = self.popitem(last=False)

@@ -101,10 +101,6 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # The method is kept, since each look-up of it on one of Scrapy's stats
-        # collectors is slow (`__getattribute__`), and there may be millions of
-        # refusals.
-        self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -489,7 +485,7 @@ class Recorder(ResolutionListener):
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
             if isinstance(error, RobotsDisallowed):
-                self._inc_value("robotstxt/forbidden")
+                self._context.count("robotstxt/forbidden")
                 self._counts.count_refusal(error)
                 self._changes.remember_refusal(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
