@@ -515,10 +515,9 @@ class Rows(OrderedDict[Any, RowT]):
 
     def row(self, key: Any, make: Callable[[], RowT]) -> RowT:
         """Return the row of *key*, a new one if there is none."""
-        known_row = self.get(key)
-        if known_row is not None:
+        if key in self:
             self.move_to_end(key)
-            return known_row
+            return self[key]
         if len(self) >= self._kept:
             # This is the first row: the one to which nothing was added for longest.
             _, forgotten = self.popitem(last=False)
@@ -611,7 +610,12 @@ class RuleRows(Rows[RuleRow]):
     ) -> None:
         """Count a refusal. *describe* returns a row about *origin*; it is called if the
         origin is among the first that have the rule."""
-        row = self.row((rule, group), lambda: RuleRow(rule, group))
+        key = (rule, group)
+        row = self.get(key)
+        if row is None:
+            row = self.row(key, lambda: RuleRow(*key))
+        else:  # as row() does, which takes longer
+            self.move_to_end(key)
         row.times += 1
         rule_origin = row.first_origins.get(origin)
         if rule_origin is None:
