@@ -48,8 +48,8 @@ class CrawlContext:
 
 
 class _SameStats(MemoryStatsCollector):
-    """Another collector of the same stats. In Scrapy's own (2.19), each
-    look-up of an attribute that isn't a method raises and catches an exception
+    """Another collector of the same stats. In Scrapy's own (2.19), each look-up of an
+    attribute that isn't a method raises and catches an exception
     (``StatsCollector.__getattribute__``). This takes ten times as long as to count."""
 
     __getattribute__ = object.__getattribute__
