@@ -110,7 +110,7 @@ class RepMiddleware:
         self._verdicts = holding.releases.verdicts
         """What the gate has decided about requests, some of which are on their way
         here."""
-        self._count = context.stats.inc_value
+        self._count = context.count
         self._past_failures = PastFailures(context.engine)
         self._in_shell = in_shell(crawler)
         discovery = Discovery(context)

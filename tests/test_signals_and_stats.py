@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from time import time
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy import signals as scrapy_signals
 from scrapy.exceptions import DownloadConnectionRefusedError, IgnoreRequest
+from scrapy.statscollectors import MemoryStatsCollector
+from scrapy.utils.test import get_crawler
 
 from scrapy_rep import signals
 from scrapy_rep.exceptions import RobotsDisallowed, RobotsUnreachable
+from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.protocol import Decision, Origin, RobotsTxt, Rule
 from scrapy_rep.protocol.availability import Outcome
+from scrapy_rep.settings import RepSettings
 from tests.helpers.behaviours import redirect
 from tests.helpers.crawling import ONE_ATTEMPT, CrawlResult, StepSpider, crawl
 from tests.helpers.held import Record, a_while
@@ -71,6 +76,33 @@ async def test_all_stats_of_a_crawl(sites: Sites) -> None:
         }
     )
     result.assert_clean()
+
+
+def test_what_is_counted_for_each_request_is_in_scrapys_stats_at_once() -> None:
+    """Also after a project has replaced them as a whole; a collector of its own is
+    asked itself."""
+    crawler = get_crawler()
+    assert crawler.stats is not None
+    count = CrawlContext(
+        crawler, RepSettings.from_settings(crawler.settings), time
+    ).count
+    count("a")
+    count("a")
+    assert crawler.stats.get_value("a") == 2
+    crawler.stats.set_stats({"a": 7})
+    count("a")
+    crawler.stats.inc_value("a")
+    assert crawler.stats.get_stats() == {"a": 9}
+
+    class Stats(MemoryStatsCollector):
+        def inc_value(self, key: str, *args: Any, **more: Any) -> None:
+            super().inc_value(f"mine/{key}", *args, **more)
+
+    crawler = get_crawler(settings_dict={"STATS_CLASS": Stats})
+    assert crawler.stats is not None
+    context = CrawlContext(crawler, RepSettings.from_settings(crawler.settings), time)
+    context.count("a")
+    assert crawler.stats.get_value("mine/a") == 1
 
 
 async def test_robots_resolved_is_sent_with_each_answer(sites: Sites) -> None:

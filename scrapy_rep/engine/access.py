@@ -700,8 +700,10 @@ class EngineAccess:
         each of its requests the errback ``CrawlSpider._errback``, which does nothing
         unless the rule has an errback."""
         errback: Any = request.errback
+        if errback is None:
+            return False
         if getattr(errback, "__func__", None) is not CrawlSpider._errback:
-            return errback is not None
+            return True
         spider = errback.__self__
         if type(spider)._handle_failure is not CrawlSpider._handle_failure:
             return True  # _errback() calls a method that the project has replaced

@@ -9,6 +9,7 @@ our reports from stopping it (:class:`Isolation`).
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from array import array
 from collections.abc import Hashable, Iterator, Mapping
@@ -49,14 +50,14 @@ class BoundedSet:
     def add(self, item: Hashable) -> bool:
         """Remember *item*. Return whether it is new."""
         number = hash(item) or _ZERO
-        if number in self._new:
-            return False
-        is_new = number not in self._old
-        if self._new.count >= _REMEMBERED:
+        old = self._old
+        # Most crawls have fewer items, so none is old.
+        is_old = old.count > 0 and number in old
+        if self._new.count >= _REMEMBERED and number not in self._new:
             self._old = self._new
             self._new = _Hashes()
-        self._new.add(number)
-        return is_new
+        was_added = self._new.add(number)
+        return was_added and not is_old
 
     def __contains__(self, item: Hashable) -> bool:
         number = hash(item) or _ZERO
@@ -89,12 +90,14 @@ class _Hashes:
             index = (index + 1) & mask
         return True
 
-    def add(self, number: int) -> None:
-        """Add *number*, which is not there yet."""
+    def add(self, number: int) -> bool:
+        """Add *number*. Return whether it is new."""
         places = self._places
         mask = self._mask
         index = number & mask
         while places[index]:
+            if places[index] == number:
+                return False
             index = (index + 1) & mask
         places[index] = number
         self.count += 1
@@ -104,6 +107,7 @@ class _Hashes:
         most = size - size // 8
         if self.count > most:
             self._grow()
+        return True
 
     def _grow(self) -> None:
         """Move all numbers to a larger table."""
@@ -204,6 +208,29 @@ def is_heard(logger: logging.Logger, level: int) -> bool:
     return False
 
 
+def _log_debug(logger: logging.Logger, text: str, extra: Mapping[str, Any]) -> None:
+    """Log *text* for the caller of this function as ``logger.debug()`` would, at a
+    level that is heard. ``debug()`` takes longer, since it searches for its caller. A
+    project's own class of loggers may do something else."""
+    if type(logger) is not logging.Logger:
+        logger.debug(text, extra=extra)
+        return
+    caller = sys._getframe(1)
+    code = caller.f_code
+    record = logger.makeRecord(
+        logger.name,
+        logging.DEBUG,
+        code.co_filename,
+        caller.f_lineno,
+        text,
+        (),
+        None,
+        code.co_name,
+        extra,
+    )
+    logger.handle(record)
+
+
 class Limiter:
     """Logs events of one sort, such as that requests to an origin are held: the first
     ten at INFO level, the others at DEBUG level. Their number is logged at INFO level
@@ -235,7 +262,7 @@ class Limiter:
                 # as all else about a refusal. Cleaning one text takes less time than
                 # cleaning each value, and keeps no request in memory.
                 if is_heard(self._logger, logging.DEBUG):
-                    self._logger.debug(without_passwords(message % values), extra=extra)
+                    _log_debug(self._logger, without_passwords(message % values), extra)
                 return
             message += "; more for this origin at DEBUG level"
         self._count += 1

@@ -29,7 +29,7 @@ from scrapy_rep.origins.context import CrawlContext
 from scrapy_rep.origins.origins import Origins
 from scrapy_rep.origins.state import OriginState
 from scrapy_rep.origins.status import Fresh
-from scrapy_rep.protocol.matching import allows, comparable
+from scrapy_rep.protocol.matching import ALLOW, SHORTEST, comparable
 from scrapy_rep.protocol.origin import ROBOTS_PATH
 from scrapy_rep.reporting.recorder import Recorder
 
@@ -70,7 +70,7 @@ class EarlyDrops:
         """
         self._context = context
         self._engine = context.engine
-        self._count = context.stats.inc_value
+        self._count = context.count
         self._origins = origins
         self._by_prefix = origins.table.by_prefix
         self._has_usual_agent = origins.agents.is_usual
@@ -158,8 +158,12 @@ class EarlyDrops:
             path = path[: path.index("#")]
         key = None
         if state.rules is not None and self._has_usual_agent(request):
-            key = state.rules.find(comparable(path))
-            if allows(key) or path == ROBOTS_PATH:
+            compared = path
+            if "%" in path or not path.isascii():
+                compared = comparable(path)
+            key = state.rules.find(compared)
+            # This does what allows(key) does, without the call, as in the middleware.
+            if key < SHORTEST or key & ALLOW > 0 or path == ROBOTS_PATH:
                 return self._enqueue(request)
         may_drop = self._may_drop(request, state, prefix)
         if may_drop and self._drop_if_refused(request, state, path, key):

@@ -211,7 +211,8 @@ class Agents:
             return False
         if self.fixed:
             return True
-        return AGENT_HEADER not in request.headers.keys()  # noqa: SIM118
+        headers = request.headers
+        return not headers or AGENT_HEADER not in headers.keys()  # noqa: SIM118
 
     def chain_of(self, request: Request) -> Chain:
         """Return the chain of *request*; empty if it has no token (then ``*``

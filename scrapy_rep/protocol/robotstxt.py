@@ -45,8 +45,8 @@ _MAX_SIZE = 16_000_000
 # Bytes of memory that a sitemap's URL takes beside its text. This and the following
 # were measured.
 _BYTES_OF_A_SITEMAP = 57
-# Bytes that a rule that has decided takes beside its texts.
-_BYTES_OF_A_DECIDING_RULE = 390
+# Bytes that a decision takes, with its rule, beside the rule's texts.
+_BYTES_OF_A_DECISION = 460
 # Bytes that an answer to an agent takes beside the rules, or a Pace.
 _BYTES_OF_AN_ANSWER = 200
 
@@ -95,7 +95,7 @@ class RobotsTxt:
 
     __slots__ = (
         "_answers",
-        "_deciding_rules",
+        "_decisions",
         "_latest_answer",
         "_latest_origin",
         "_paces",
@@ -115,8 +115,9 @@ class RobotsTxt:
         self._answers: tuple[_Answer, ...] = ()
         # The pace that each group asks for, by the group's token.
         self._paces: dict[str, Pace] | None = None
-        # The rules that have decided, by their keys (matching.py).
-        self._deciding_rules: dict[int, Rule] | None = None
+        # What rules have decided, by their keys (matching.py), for the group that asked
+        # first.
+        self._decisions: dict[int, Decision] | None = None
         self._sitemaps: tuple[str, ...] | None = None
         self.size = 0
         """Approximate bytes of memory, without the source."""
@@ -265,7 +266,7 @@ class RobotsTxt:
         """Forget all that can be read again."""
         self._answers = ()
         self._paces = None
-        self._deciding_rules = None
+        self._decisions = None
         self._sitemaps = None
         self.size = 0
 
@@ -274,21 +275,24 @@ class RobotsTxt:
         :meth:`Rules.find` has returned."""
         if not key:  # no rule matches
             return Decision(True, None, token)
-        if self._deciding_rules is None:
-            self._deciding_rules = {}
+        if self._decisions is None:
+            self._decisions = {}
         # A local name, since another thread may reset the attribute.
-        rules = self._deciding_rules
-        rule = rules.get(key)
-        if rule is None:
+        decisions = self._decisions
+        decision = decisions.get(key)
+        if decision is None:
             line = line_of(key)
             rows = self._text().split("\n", line)
             row = rows[line - 1]
             field, value = field_of(row)  # type: ignore[misc]  # this line has been read before
             rule = Rule.of(row, line, value, field == "allow")
-            rules[key] = rule
-            self.size += _BYTES_OF_A_DECIDING_RULE
+            decision = Decision(allows(key), rule, token)
+            decisions[key] = decision
+            self.size += _BYTES_OF_A_DECISION
             self.size += len(rule.pattern) + len(rule.text)
-        return Decision(allows(key), rule, token)
+        elif decision.agent != token:  # one line may be in the groups of several agents
+            return decision._replace(agent=token)
+        return decision
 
     @property
     def sitemaps(self) -> tuple[str, ...]:

@@ -625,7 +625,12 @@ class RuleRows(Rows[RuleRow]):
         """Count a refusal by a *rule* of a *group*. *describe* returns a row about
         *origin*, and is called only if the origin is among the first that have the
         rule."""
-        row = self.row((rule, group), lambda: RuleRow(rule, group))
+        key = (rule, group)
+        row = self.get(key)
+        if row is None:
+            row = self.row(key, lambda: RuleRow(*key))
+        else:  # as row() does, which takes longer
+            self.move_to_end(key)
         row.times += 1
         rule_origin = row.first_origins.get(origin)
         if rule_origin is None:

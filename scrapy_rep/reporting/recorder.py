@@ -101,10 +101,6 @@ class Recorder(ResolutionListener):
         """
         self._context = context
         self._stats = context.stats
-        # The method is kept, since each look-up of it on one of Scrapy's stats
-        # collectors is slow (`__getattribute__`), and there may be millions of
-        # refusals.
-        self._inc_value = context.stats.inc_value
         self._origins = origins
         settings = context.settings
         self.dry_run = settings.dry_run
@@ -387,7 +383,7 @@ class Recorder(ResolutionListener):
         """Report that *request* is about to fail with *error*. *direct*: whether it is
         a direct download (middleware.py). Scrapy doesn't log that an item goes on
         without the file of such a download."""
-        self._count_refusal(request, error)
+        self._count_refusal(request, error, state)
         try:  # in place of a context, which would take longer
             self._log_drop(request, error, direct=direct)
         except Exception as bug:  # noqa: BLE001 (whatever a bug raises)
@@ -473,7 +469,8 @@ class Recorder(ResolutionListener):
         attempts: int,
         held_for: float,
     ) -> None:
-        self._count_refusal(request, RobotsUnreachable(origin, reason, attempts))
+        error = RobotsUnreachable(origin, reason, attempts)
+        self._count_refusal(request, error, state=None)
         self.record(
             request,
             origin,
@@ -482,15 +479,19 @@ class Recorder(ResolutionListener):
             held_for=round(held_for, 3),
         )
 
-    def _count_refusal(self, request: Request, error: Refusal) -> None:
-        """Count that *request* fails with *error*. This has to be fast, since there may
-        be millions of refusals."""
+    def _count_refusal(
+        self, request: Request, error: Refusal, state: OriginState | None
+    ) -> None:
+        """Count that *request* fails with *error*. *state*: what is known of its
+        origin, if a rule forbids it. This has to be fast, since there may be millions
+        of refusals."""
         try:
             if request.meta.get(_START_KEY):
                 self._note_refused_start(request, error)
             if isinstance(error, RobotsDisallowed):
-                self._inc_value("robotstxt/forbidden")
-                self._counts.count_refusal(error)
+                self._context.count("robotstxt/forbidden")
+                assert state is not None
+                self._counts.count_refusal(error, state.name)
                 self._changes.remember_refusal(error.origin, request.url)
             elif not self.dry_run and error.origin is not None:
                 # A failed robots.txt counts in Scrapy's stats as the page's own

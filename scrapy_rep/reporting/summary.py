@@ -162,15 +162,15 @@ class Counts:
         unanswered = CountedOutcome(ANSWERS["none"])
         return self._outcomes + Counter({unanswered: len(self._unanswered)})
 
-    def count_refusal(self, error: RobotsDisallowed) -> None:
-        """Count the rule that refused a request. If a setting refused it, count
-        nothing."""
+    def count_refusal(self, error: RobotsDisallowed, name: str) -> None:
+        """Count the rule that refused a request to the origin *name*. If a setting
+        refused it, count nothing."""
         _, rule, agent = error.decision
         if rule is None:
             return
-        name = str(error.origin)
         line = rule.line
-        text = str(rule)[:_RULE_LENGTH]
+        text = rule.text or str(rule)
+        text = text[:_RULE_LENGTH]
         group = agent or ""  # the token of the group that has the rule
         self.rules.refuse(text, group, name, lambda: RuleOrigin(name, line))
 

@@ -315,7 +315,7 @@ async def test_summaries_of_one_origin(sites: Sites) -> None:
 
 def forbids(counts: Counts, origin: Origin, line: int, pattern: str = "/x") -> None:
     decision = Decision(False, Rule(line, pattern, False), "*")
-    counts.count_refusal(RobotsDisallowed(origin, decision))
+    counts.count_refusal(RobotsDisallowed(origin, decision), str(origin))
 
 
 def test_rules_are_counted_over_all_origins() -> None:
@@ -327,7 +327,8 @@ def test_rules_are_counted_over_all_origins() -> None:
             forbids(counts, origin, 5 - number)
     forbids(counts, town[0], 9, "/y")
     counts.count_refusal(
-        RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN")
+        RobotsDisallowed(town[0], Decision(False, None, None), "REP_FORBIDDEN"),
+        str(town[0]),
     )
     first, second = counts.rules.top
     assert (first.rule, first.times, first.all_origins) == ("Disallow: /x", 6, 3)
