@@ -213,7 +213,7 @@ def _log_debug(logger: logging.Logger, text: str, extra: Mapping[str, Any]) -> N
     level that is heard. ``debug()`` takes longer, since it searches for its caller. A
     project's own class of loggers may do something else."""
     if type(logger) is not logging.Logger:
-        logger.debug(text, extra=extra)
+        logger.debug(text, extra=extra, stacklevel=2)
         return
     caller = sys._getframe(1)
     code = caller.f_code
