@@ -94,11 +94,11 @@ def test_what_is_counted_for_each_request_is_in_scrapys_stats_at_once() -> None:
     crawler.stats.inc_value("a")
     assert crawler.stats.get_stats() == {"a": 9}
 
-    class Stats(MemoryStatsCollector):
+    class ProjectStats(MemoryStatsCollector):
         def inc_value(self, key: str, *args: Any, **more: Any) -> None:
             super().inc_value(f"mine/{key}", *args, **more)
 
-    crawler = get_crawler(settings_dict={"STATS_CLASS": Stats})
+    crawler = get_crawler(settings_dict={"STATS_CLASS": ProjectStats})
     assert crawler.stats is not None
     context = CrawlContext(crawler, RepSettings.from_settings(crawler.settings), time)
     context.count("a")
