@@ -13,7 +13,7 @@ from scrapy_rep.engine.access import EngineAccess
 # are no more than requests in progress.
 _MOST_FAILURES = 100
 # The modules that pass on what a request fails with.
-_CLEARED_MODULES = ("scrapy.", "scrapy_rep.", "twisted.")
+_PASSING_MODULES = ("scrapy.", "scrapy_rep.", "twisted.")
 
 
 class PastFailures:
@@ -23,8 +23,9 @@ class PastFailures:
     frames refer to it. Its traceback refers to these frames. So there are reference
     cycles of some 90 objects for each request that fails, the request among them. If
     most requests of a crawl are refused, the garbage collector takes a quarter of the
-    crawl's CPU time. Without the frames' local variables, nearly all of these objects
-    are freed at once. The traceback stays, for a project that keeps the exception.
+    crawl's CPU time. Without the traceback and the frames' local variables, nearly all
+    of these objects are freed at once. A traceback that leads through the project's own
+    functions stays, though, since the project may keep the exception.
     """
 
     def __init__(self, engine: EngineAccess) -> None:
@@ -44,19 +45,25 @@ class PastFailures:
             if self._engine.is_in_progress(past_request):
                 break
             failures.popleft()
-            _clear_frames(past_error)
+            _free(past_error)
         if not self._engine.has_errback(request):
             failures.append((request, error))
 
 
-def _clear_frames(error: Exception) -> None:
-    """Free the local variables of the functions that passed *error* on. Those of the
-    project's own functions stay."""
+def _free(error: Exception) -> None:
+    """Free the local variables of the functions that passed *error* on, and drop its
+    traceback. If a function of the project's passed it on, its variables and the
+    traceback stay."""
+    has_project_frame = False
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        module = str(frame.f_globals.get("__name__"))
-        if module.startswith(_CLEARED_MODULES):
-            with suppress(RuntimeError):  # the function still runs
-                frame.clear()
         trace = trace.tb_next
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(_PASSING_MODULES):
+            with suppress(RuntimeError):  # it still runs
+                frame.clear()
+        else:
+            has_project_frame = True
+    if not has_project_frame:
+        error.with_traceback(None)
