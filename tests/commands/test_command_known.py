@@ -44,6 +44,8 @@ def test_each_known_crawler_is_asked_about_by_name(folder: Path) -> None:
     )
     assert of["ClaudeBot"]["operator"] == "Anthropic"
     assert "8896518" in of["ClaudeBot"]["page"]
+    assert of["ClaudeBot"]["note"] is None
+    assert of["CCBot"]["note"] == "an archive open to all"
     assert "may bypass robots.txt" in robots_here(folder, *asked).out
 
 
