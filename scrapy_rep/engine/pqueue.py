@@ -28,7 +28,7 @@ _MANY = 64
 class BroadPriorityQueue(DownloaderAwarePriorityQueue):
     """Scrapy's DownloaderAwarePriorityQueue, with requests in nearly the same order and
     on disk in the same form. The time that this class takes for a request does not grow
-    with the number of hosts that wait. With 64 waiting hosts (:data:`_MANY`) or more,
+    with the number of hosts that wait. With 64 waiting hosts or more,
     those without active downloads take turns; Scrapy goes by their names.
 
     :class:`~scrapy_rep.Addon` replaces Scrapy's default with it, unless the project
