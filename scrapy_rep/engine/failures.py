@@ -59,7 +59,7 @@ def _free(error: Exception) -> None:
     while trace is not None:
         frame = trace.tb_frame
         trace = trace.tb_next
-        module = frame.f_globals.get("__name__", "")
+        module = str(frame.f_globals.get("__name__"))  # exec() may run without one
         if module.startswith(_PASSING_MODULES):
             with suppress(RuntimeError):  # it still runs
                 frame.clear()

@@ -148,7 +148,7 @@ class FetchAbandoned(Exception):
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A fetch, from when it is needed until everybody who waits for it has been told.
+    """A fetch, from when it is needed until all that wait for it have been told.
     Its times are seconds of the crawl's running time, unless something else is said."""
 
     origin: Origin

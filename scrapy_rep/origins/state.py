@@ -259,8 +259,8 @@ class OriginTable:
         """Move a parsed origin to the packed ones."""
         del self._parsed[state.origin]
         self._parsed_bytes -= state.size
-        # The state gets no more updates, so whoever still has a reference must not
-        # decide by it any more.
+        # The state gets no more updates, so code that still has a reference to it must
+        # not use it for decisions.
         state.become(expired(state.status))
         for listener in self._listeners:
             listener(state)

@@ -125,7 +125,7 @@ class Misconfigured(Status):
 UNKNOWN = Unknown()
 
 SAYS_NOTHING = (Unknown, Unreachable, Misconfigured)
-"""The statuses that say nothing of what the origin allows."""
+"""The statuses that don't say what the origin allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,8 +220,8 @@ class Targets:
         addresses = await self._look_up(target)
         if addresses:
             return any(map(is_private_address, addresses))
-        # A look-up that fails proves nothing: if the name had a private address before,
-        # that still counts.
+        # The look-up failed. If the name had a private address before, that still
+        # counts.
         return host in self._private
 
     def keep(self, origin: Origin) -> None:

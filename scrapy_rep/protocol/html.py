@@ -391,8 +391,8 @@ def start_tags(
             attributes, position, steps_taken = read
             steps += steps_taken
         is_end_tag = slash != b""
-        # By the standard, "/>" makes no HTML element empty. Yet whoever wrote it in the
-        # tag of an element that may contain only text meant that it is empty.
+        # By the standard, "/>" makes no HTML element empty. Yet an author who wrote it
+        # in the tag of an element that may contain only text meant an empty element.
         is_empty = is_plain and plain_rest.endswith(b"/>")
         if name in _FOREIGN:
             if is_end_tag:

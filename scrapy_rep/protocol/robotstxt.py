@@ -125,8 +125,8 @@ class RobotsTxt:
     @classmethod
     def parse(cls, body: bytes | bytearray | memoryview | str) -> RobotsTxt:
         """Keep up to 512,000 bytes of any *body*, and one more, which tells whether the
-        last line is whole. A text is read as UTF-8. The bytes as received are better,
-        since nothing of them is lost.
+        last line is whole. A text is read as UTF-8. It is better to pass the bytes as
+        received, since decoding may lose some of them.
 
         :raises TypeError: if *body* is neither bytes-like nor a text
         """

@@ -336,8 +336,8 @@ def obeyed(agent: str | tuple[str, ...], obey_global: bool) -> tuple[str, ...]:
         if not isinstance(token, str):
             raise TypeError(f"a product token is a str, not {type(token).__name__}")
         if _NAME.fullmatch(token) is not None:
-            # This is what leading_token() returns. A digit ends the name that is read,
-            # and may leave nothing of it.
+            # This is what leading_token() returns. It ends before the first digit, so it
+            # may be empty.
             name = _TOKEN.match(token)[0]  # type: ignore[index]  # it matches anything
             if name:
                 names.append(name)

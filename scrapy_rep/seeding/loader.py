@@ -85,8 +85,8 @@ _MAX_OF_A_HOST_IN_A_STEP = 8
 _PAGES_ENOUGH = 1_000_000
 # One step tries at most this many hosts of one origin's sitemaps.
 _HOSTS_TRIED = 50
-# If all origins were tried in vain, and there are more than this many, the loader
-# pauses, since each try costs some look-ups in the spool.
+# If no sitemap of any origin could be requested, and there are more than this many
+# origins, the loader pauses, since each try costs some look-ups in the spool.
 _MANY_ORIGINS = 50
 # How long it pauses then, unless a place (see Places) becomes free.
 _ROUND_PAUSE_SECONDS = 1.0
@@ -200,8 +200,8 @@ class Loader:
         # sitemaps.
         self._last_origin = ""
         self._last_host = ""
-        # A round consists of the origins that were tried in vain since a sitemap was
-        # last requested. The round is over when it would come to its first origin
+        # A round consists of the origins that were tried, without success, since a
+        # sitemap was last requested. The round is over when it would come to its first origin
         # again.
         self._round_began_with: str | None = None
         self._tried_in_round = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from traceback import walk_tb
+from types import SimpleNamespace
 from typing import Any
 from weakref import ref
 
@@ -95,6 +96,20 @@ async def test_without_it_they_stay(
     monkeypatch.setattr(PastFailures, "add", lambda self, request, error: None)
     _, alive = await refused(sites, RefusedSpider)
     assert alive >= COUNT
+
+
+def test_code_without_a_module_is_the_projects() -> None:
+    engine: Any = SimpleNamespace(
+        is_in_progress=lambda request: False, has_errback=lambda request: False
+    )
+    namespace: dict[str, Any] = {"__name__": None}
+    exec("def fail():\n    raise ValueError", namespace)  # noqa: S102
+    past = PastFailures(engine)
+    with pytest.raises(ValueError) as raised:
+        namespace["fail"]()
+    past.add(Request("http://a.example/1"), raised.value)
+    past.add(Request("http://a.example/2"), ValueError())
+    assert raised.value.__traceback__ is not None
 
 
 async def test_an_errback_may_keep_the_traceback(sites: Sites) -> None:
